@@ -24,9 +24,7 @@ pub fn write_run(
         log.append(evaluation)?;
     }
 
-    if let Some(model) = outcome.model_file(plan) {
-        directory.write_model(&model, outcome.is_best)?;
-    }
+    directory.write_model(&outcome.model_files(plan))?;
     gaia_report::write_run(directory, &plan.to_toml(), progress, summary, highlights)
 }
 

@@ -451,6 +451,51 @@ fn a_model_is_written_during_a_run_over_processes() {
     }
 }
 
+/// With `model.keep = "home"` no copy of the model reaches the coordinator.
+#[test]
+fn models_stay_in_their_data_centers_where_they_are_to() {
+    let keys = "driver = \"real\"\nmodel = { keep = \"home\", every = 10 }";
+    let text = run_file(&["north", "south"], keys, "clocks = 25");
+    let bench = Bench::new(
+        &text.replace("[[topology.data_center]]", "[[topology.data_center]]\nservers = 2"),
+    );
+    let output = bench.gaia("train", &["--out", "out", "--quiet"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let summary = bench.summary("out");
+    assert!(!bench.path("out/model.safetensors").exists());
+
+    let models = ["north", "south"].map(|dc| {
+        let folder = bench.path("out/home").join(dc);
+        assert!(folder.join("best/model-00002-of-00002.safetensors").is_file());
+        gaia_model::TrainedModel::read(&folder).unwrap()
+    });
+    let [north, south] = &models;
+    assert_eq!((&north.tables, &north.attachments), (&south.tables, &south.attachments));
+    assert!(north.attachments.contains_key("users.names"));
+    let description = north.description.as_ref().unwrap();
+    assert_eq!(summary["metric"]["value"], description.metric.value);
+    assert_eq!(summary["objective"], description.objective);
+
+    // The folder of all shards is a beginning for another run.
+    let mut next = bench.gaia("train", &["--out", "next", "--quiet", "--set", "stop.clocks=5"]);
+    next.args(["--set", "model.keep=coordinator", "--init", "out/home/north"]);
+    let next = next.output().unwrap();
+    assert_eq!(next.status.code(), Some(0), "{}", said(&next));
+    let first = |of: &str| evaluations(&bench, of)[0]["objective"].as_f64().unwrap();
+    assert!(first("next") < first("out"), "{} after {}", first("next"), first("out"));
+}
+
+#[test]
+fn a_server_without_a_folder_for_its_model_does_not_start() {
+    let bench = Bench::new(&run_file(&["north", "south"], "model.keep = \"home\"", "clocks = 5"));
+    bench.certify("certs", &["north", "south"]);
+    let arguments = ["--dc", "north", "--server", "0", "--listen", "127.0.0.1:0"];
+    let mut node = bench.gaia("node", &arguments);
+    let output = node.env("GAIA_COORDINATOR", "127.0.0.1:1").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("expected --out DIR for each server"), "{}", said(&output));
+}
+
 /// As by a power failure, or by a scheduler that ends a job.
 #[cfg(unix)]
 #[test]

@@ -64,6 +64,7 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
     let mut plan = file.plan()?;
     plan.driver = gaia_config::DriverKind::Real;
     let mut options = flags.place.options(&plan, flags.ends_with_stdin)?;
+    options.models.clone_from(&flags.run.output.out);
     name_node(&labels(&plan, &options.nodes).join("+"));
 
     if let Some(address) = flags.metrics {
@@ -141,6 +142,7 @@ impl PlaceFlags {
             listen: self.listen,
             state: self.state.clone().or_else(|| variables.get(STATE).map(PathBuf::from)),
             coordinator: coordinator_address(&variables).map_err(Failure::usage)?,
+            models: None,
             interrupted: None,
             ends_with_stdin,
             telemetry: Telemetry::new(),

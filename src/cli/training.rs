@@ -48,6 +48,7 @@ pub(super) fn carry_out(
     let files = NodeFiles {
         states: directory.node_states(),
         logs: directory.node_logs(),
+        models: directory.kept_models(),
         json: output.verbosity.log == LogFormat::Json,
     };
 
@@ -123,9 +124,7 @@ fn finish(
     let progress = recorder.finish()?;
     let outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
     let Outcome { summary, progress, highlights, .. } = &outcome;
-    if let Some(model) = outcome.model_file(plan) {
-        directory.write_model(&model, outcome.is_best)?;
-    }
+    directory.write_model(&outcome.model_files(plan))?;
     write_run(directory, &plan.to_toml(), progress, summary, highlights)?;
     outcome.check().map_err(Failure::run)?;
     Ok(outcome)

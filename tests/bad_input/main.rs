@@ -789,7 +789,7 @@ fn an_initial_model_that_does_not_fit() {
         ("run.toml", "app.rank=4", &["run.toml", "expected a safetensors file"]),
         ("model", "app.rank=3", &["`users` with the shape [", "`users` with the shape [", "4]"]),
         ("model", "app.kind=softmax-regression", &["the tables \"", "\"users\"", "`weights"]),
-        (".", "app.rank=4", &["found a folder, expected a file"]),
+        (".", "app.rank=4", &["found a folder without shards of a model", "expected a file"]),
         ("nan", "app.rank=4", &["NaN in row 599", "of `users`", "expected a number"]),
         ("model", "app.kind=topic-model", &["`model.init`", "no such key", "counts"]),
     ];

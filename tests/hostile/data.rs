@@ -87,8 +87,8 @@ fn dimensions_that_are_claimed_make_no_room() {
         let file = write(&folder, "rows", format!("0 1:1\n{row}\n").as_bytes());
         refuse(&file, says, BUFFERS_BYTES, || read_libsvm(&file));
     }
-    let file = write(&folder, "ratings", b"1,1,1\n4294967296,1,1\n");
-    refuse(&file, "row 2: found \"4294967296\"", BUFFERS_BYTES, || read_movielens(&file));
+    let file = write(&folder, "ratings", b"1,1,1\n18446744073709551616,1,1\n");
+    refuse(&file, "row 2: found \"18446744073709551616\"", BUFFERS_BYTES, || read_movielens(&file));
     let file = write(&folder, "words", b"one\n");
     refuse(&file, "1 words", BUFFERS_BYTES, || read_vocabulary(&file, 1 << 26));
 }

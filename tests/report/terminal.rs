@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use gaia_core::types::{Model, ModelLayout};
 use gaia_driver::Outcome;
 use gaia_report::{Comparison, Paint, comparison_block, highlights_block, run_block};
 use gaia_telemetry::{BrokenLink, ConservationRecord, GuardRecord, HomeEvaluation, Summary};
@@ -64,9 +62,8 @@ fn a_run_says_what_crossed_between_mirrors_and_fails_where_that_is_not_what_was_
     let check = |summary: &Summary, expect: &str| {
         assert!(run(summary).contains(expect), "{}", run(summary));
         let (summary, progress) = (summary.clone(), progress.clone());
-        let model = Model::zeros(Arc::new(ModelLayout::new(Vec::new())));
         let attachments = BTreeMap::new();
-        let (is_best, highlights) = (false, Vec::new());
+        let (model, is_best, highlights) = (None, false, Vec::new());
         Outcome { summary, progress, model, attachments, is_best, highlights }.check()
     };
     assert!(!run(&summary).contains("conservation"));

@@ -25,7 +25,7 @@ fn each_mistake_is_one_error_that_says_where() {
     let (evaluate, predict) = ("evaluate", "predict");
     let cases: &[(&[&str], &[&str])] = &[
         (&[evaluate, "none"], &["none: cannot be read"]),
-        (&[evaluate, "."], &["found a folder, expected a file"]),
+        (&[evaluate, "."], &["found a folder without shards of a model", "expected a file"]),
         (&[evaluate, "train.csv"], &["train.csv: found", "expected a safetensors file"]),
         (
             &[evaluate, "bare.safetensors"],

@@ -53,7 +53,7 @@ fn a_snapshot_is_the_model_of_its_evaluation() {
         assert!(!clocks.is_empty() && clocks.is_sorted());
         let mut best = f64::INFINITY;
         for snapshot in &seen.snapshots {
-            let file = read(&bench, &snapshot.file);
+            let file = read(&bench, &snapshot.files[0].bytes);
             let model = file.model(application.layout(), &application.attachments()).unwrap();
             let progress = seen.progress.iter().find(|one| one.clock == snapshot.clock).unwrap();
             let description = file.description.unwrap();
@@ -67,6 +67,28 @@ fn a_snapshot_is_the_model_of_its_evaluation() {
             best = best.min(progress.metric);
         }
         assert_eq!(outcome.is_best, outcome.summary.metric.value < best);
+    }
+}
+
+#[test]
+fn models_that_stay_at_home_are_the_model_in_shards() {
+    let bench = Bench::new();
+    for driver in ["simulated", "emulated"] {
+        let run = run_file(driver, "model = { every = 5, keep = \"home\" }");
+        bench.write("home.toml", run.replace("servers = 1", "servers = 3"));
+        bench.gaia(&["train", "home.toml", "--quiet", "--out", driver]).assert().success();
+        assert!(!bench.path(driver).join("model.safetensors").exists());
+
+        let summary = std::fs::read_to_string(bench.path(driver).join("summary.json")).unwrap();
+        let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+        let models = ["a", "b"].map(|dc| format!("{driver}/home/{dc}"));
+        let [one, other] = models.each_ref().map(|dc| TrainedModel::read(&bench.path(dc)).unwrap());
+        assert_eq!((&one.tables, &one.attachments), (&other.tables, &other.attachments));
+        for model in &models {
+            let found = bench.json(&["evaluate", model]);
+            assert_eq!(found["metric"]["value"], summary["metric"]["value"]);
+            assert!(bench.path(model).join("best/model-00003-of-00003.safetensors").is_file());
+        }
     }
 }
 

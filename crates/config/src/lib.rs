@@ -19,7 +19,7 @@ pub use document::{ConfigError, ErrorLocation, Excerpt, Fault, KeyFile};
 pub use run::{Override, Plan, RunFile, load_topology, topology_from_text};
 pub use sections::{
     CheckpointConfig, ComputeConfig, ComputeModel, ComputeRate, CostConfig, DrainConfig,
-    DriverKind, EvaluateConfig, EvaluatePlace, FailuresConfig, LogConfig, LogSync, LostWorkers,
-    ModelConfig, OnGiveUp,
+    DriverKind, EvaluateConfig, EvaluatePlace, FailuresConfig, KeepModel, LogConfig, LogSync,
+    LostWorkers, ModelConfig, OnGiveUp,
 };
 pub use topology::{PlacementError, Variables, coordinator_address, placed};

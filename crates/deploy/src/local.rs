@@ -24,6 +24,8 @@ pub(crate) struct ProcessView<'p> {
     name: &'p str,
     /// The flags that say which nodes it runs.
     place: String,
+    /// The folder of its results, if it has any.
+    results: Option<&'static str>,
     listens: bool,
     /// The address in the topology, and its port; absent where the topology names none.
     address: Option<String>,
@@ -84,6 +86,7 @@ impl<'p> ProcessView<'p> {
         Self {
             name: &process.name,
             place: process.place().join(" "),
+            results: process.results,
             listens: process.listens(),
             address: process.named.as_ref().map(ToString::to_string),
             port: process.named.as_ref().map(|address| address.port),

@@ -1,7 +1,7 @@
 //! Which processes a data center has, and which nodes each of them runs.
 
 use gaia_certificates::{Identity, Role};
-use gaia_config::Plan;
+use gaia_config::{KeepModel, Plan};
 use gaia_core::topology::Address;
 use gaia_core::types::DcId;
 
@@ -25,6 +25,9 @@ pub struct Process {
     pub nodes: Vec<Identity>,
     /// Where the topology says that it listens.
     pub named: Option<Address>,
+    /// The folder that it writes results into: of the coordinator that of the run, of a server that of the model, if data
+    /// centers keep it.
+    pub results: Option<&'static str>,
 }
 
 /// The data centers of a plan, in the order of the topology.
@@ -46,31 +49,32 @@ fn site(plan: &Plan, id: DcId) -> Site {
 
     if id == DcId(0) {
         let nodes = vec![Identity::coordinator(run, name)];
-        processes.push(Process::new(nodes, plan.deployment.coordinator.clone()));
+        processes.push(Process::new(nodes, plan.deployment.coordinator.clone(), Some(RUN)));
     }
     for index in 0..dc.servers {
         let mut nodes = vec![Identity::server(run, name, index as u16)];
         if dc.colocated && index < dc.workers {
             nodes.push(Identity::worker(run, name, index as u16));
         }
-        processes.push(Process::new(nodes, plan.deployment.server(id, index).cloned()));
+        let model = (plan.model.keep == KeepModel::Home).then_some(MODEL);
+        processes.push(Process::new(nodes, plan.deployment.server(id, index).cloned(), model));
     }
     let alone = if dc.colocated { dc.servers } else { 0 };
     for index in alone..dc.workers {
-        processes.push(Process::new(vec![Identity::worker(run, name, index as u16)], None));
+        processes.push(Process::new(vec![Identity::worker(run, name, index as u16)], None, None));
     }
 
     Site { name: name.clone(), processes }
 }
 
 impl Process {
-    fn new(nodes: Vec<Identity>, named: Option<Address>) -> Self {
+    fn new(nodes: Vec<Identity>, named: Option<Address>, results: Option<&'static str>) -> Self {
         let first = nodes.first().expect("a process has a node");
         let name = match first.role {
             Role::Coordinator => "coordinator".to_owned(),
             role => format!("{role}-{}", first.index),
         };
-        Self { name, nodes, named }
+        Self { name, nodes, named, results }
     }
 
     /// Whether it is the coordinator.
@@ -94,6 +98,10 @@ impl Process {
         ["--dc".to_owned(), dc.clone()].into_iter().chain(numbers).collect()
     }
 }
+
+/// The folders of results.
+const RUN: &str = "out";
+const MODEL: &str = "model";
 
 #[cfg(test)]
 mod tests {
@@ -164,6 +172,20 @@ mod tests {
                 ],
             )],
         );
+    }
+
+    #[test]
+    fn servers_write_the_model_where_data_centers_keep_it() {
+        let topology = format!("{WAN}[[topology.data_center]]\nname = \"north\"\n");
+        for (key, expect) in [("coordinator", None), ("home", Some("model"))] {
+            let text = format!("{topology}[model]\nkeep = \"{key}\"\n");
+            let results: Vec<Option<&str>> = sites(&plan(&text)).unwrap()[0]
+                .processes
+                .iter()
+                .map(|process| process.results)
+                .collect();
+            assert_eq!(results, [Some("out"), expect, None]);
+        }
     }
 
     #[test]

@@ -36,8 +36,7 @@ use gaia_core::server::PeerError;
 use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
 use gaia_core::types::{Clock, Model};
-use gaia_model::model_bytes;
-use gaia_telemetry::{BrakeRecord, Observer, Progress, Summary};
+use gaia_telemetry::{BrakeRecord, ModelFile, Observer, Progress, Summary};
 
 /// A run that has ended.
 #[derive(Clone, Debug)]
@@ -46,8 +45,8 @@ pub struct Outcome {
     pub summary: Summary,
     /// All evaluations, in order.
     pub progress: Vec<Progress>,
-    /// The final model. After the drain all data centers have this copy.
-    pub model: Model,
+    /// The final model. After the drain all data centers have this copy. `None` of a real run whose data centers keep it.
+    pub model: Option<Model>,
     /// What predictions need beside the model, from the application.
     pub attachments: BTreeMap<String, Attachment>,
     /// Whether the final model is the best of all that were written, by the metric. `false` of a run without
@@ -218,20 +217,17 @@ pub fn run_logged(
 }
 
 impl Outcome {
-    /// The bytes of `model.safetensors`: the final model and what predictions need beside it, with a description of the
-    /// run. `None` if training has diverged.
-    pub fn model_file(&self, plan: &Plan) -> Option<Vec<u8>> {
+    /// The files of the final model, with what predictions need beside it and a description of the run. None if training
+    /// has diverged, or if the data centers of a real run have kept the model and written it themselves.
+    pub fn model_files(&self, plan: &Plan) -> Vec<ModelFile> {
         let summary = &self.summary;
-        if summary.diverged.is_some() {
-            return None;
-        }
+        let (None, Some(model)) = (&summary.diverged, &self.model) else { return Vec::new() };
         let figures = Figures {
             clock: summary.clocks,
             objective: summary.objective,
             metric: (&summary.metric.name, summary.metric.value),
         };
-        let description = trained::description(plan, &figures);
-        Some(model_bytes(&self.model, &self.attachments, Some(&description)))
+        trained::files(plan, model, &self.attachments, &figures, self.is_best)
     }
 
     /// Checks that each mirror has applied the frames that were cut for it, on all links whose ends were compared.

@@ -249,6 +249,10 @@ impl RunRecorder {
         &self.plan.topology
     }
 
+    pub(crate) fn has_diverged(&self) -> bool {
+        self.divergence.is_some()
+    }
+
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
     }

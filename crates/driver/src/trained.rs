@@ -1,11 +1,13 @@
 //! The file of a model that a run has trained, and which evaluations it is written at.
 
-use gaia_config::Plan;
-use gaia_core::application::Application;
-use gaia_core::application::{Direction, Metric};
-use gaia_core::types::Model;
-use gaia_model::{MetricValue, ModelDescription, model_bytes};
-use gaia_telemetry::{ModelSnapshot, Progress};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use gaia_config::{KeepModel, Plan};
+use gaia_core::application::{Application, Attachment, Direction, Metric};
+use gaia_core::types::{Model, ShardLayout};
+use gaia_model::{MetricValue, ModelDescription, Shard, model_bytes, shard_bytes};
+use gaia_telemetry::{ModelFile, ModelSnapshot, Progress};
 
 /// What is known of a model when it is written.
 pub(crate) struct Figures<'f> {
@@ -14,8 +16,8 @@ pub(crate) struct Figures<'f> {
     pub(crate) metric: (&'f str, f64),
 }
 
-/// The description of a model in its file.
-pub(crate) fn description(plan: &Plan, figures: &Figures<'_>) -> String {
+/// The description of a model in its file, or of one shard.
+pub(crate) fn description(plan: &Plan, figures: &Figures<'_>, shard: Option<Shard>) -> String {
     let Figures { clock, objective, metric: (name, value) } = *figures;
     let description = ModelDescription {
         run: plan.name.clone(),
@@ -26,31 +28,104 @@ pub(crate) fn description(plan: &Plan, figures: &Figures<'_>) -> String {
         clock,
         objective,
         metric: MetricValue { name: name.into(), value },
+        shard,
         version: env!("CARGO_PKG_VERSION").into(),
     };
     serde_json::to_string(&description).expect("a description can be written as JSON")
 }
 
-/// The model of the last of these evaluations as a file. `None` where its figures are not finite.
+/// The files of a model that is whole in this process: one, or with `model.keep = "home"` its shards in a folder for each
+/// data center. The best model of a run has them under a second name too.
+pub(crate) fn files(
+    plan: &Plan,
+    model: &Model,
+    attachments: &BTreeMap<String, Attachment>,
+    figures: &Figures<'_>,
+    is_best: bool,
+) -> Vec<ModelFile> {
+    let mut files = Vec::new();
+    match plan.model.keep {
+        KeepModel::Coordinator => {
+            let bytes = model_bytes(model, attachments, Some(&description(plan, figures, None)));
+            let names = if is_best { &[BEST_MODEL, MODEL][..] } else { &[MODEL] };
+            let file = |name: &&str| ModelFile { path: name.into(), bytes: bytes.clone() };
+            files.extend(names.iter().map(file));
+        }
+        KeepModel::Home => {
+            let shards = shards(plan);
+            for layout in ShardLayout::all(model.layout(), shards) {
+                let mut values = vec![0.0; layout.parameters()];
+                layout.copy_from(model, &mut values);
+                let (shard, bytes) = shard_file(plan, &layout, &values, attachments, figures);
+                for dc in &plan.topology.data_centers {
+                    let folder = Path::new(HOME).join(&dc.name);
+                    for path in shard_paths(&folder, shard, is_best) {
+                        files.push(ModelFile { path, bytes: bytes.clone() });
+                    }
+                }
+            }
+        }
+    }
+    files
+}
+
+/// The file of one shard. The first has what predictions need beside the model.
+pub(crate) fn shard_file(
+    plan: &Plan,
+    layout: &ShardLayout,
+    values: &[f32],
+    attachments: &BTreeMap<String, Attachment>,
+    figures: &Figures<'_>,
+) -> (Shard, Vec<u8>) {
+    let index = layout.shard().index();
+    let shard = Shard { index, count: shards(plan) };
+    let none = BTreeMap::new();
+    let attachments = if index == 0 { attachments } else { &none };
+    let description = description(plan, figures, Some(shard));
+    (shard, shard_bytes(layout, values, attachments, &description))
+}
+
+/// Where a shard is written in the folder of a data center's model: the best model of a run also in a folder of its own.
+pub(crate) fn shard_paths(folder: &Path, shard: Shard, is_best: bool) -> Vec<PathBuf> {
+    let best = is_best.then(|| folder.join(BEST));
+    best.into_iter()
+        .chain([folder.to_owned()])
+        .map(|folder| folder.join(shard.file_name()))
+        .collect()
+}
+
+/// The number of shards, which is that of the servers of each data center.
+fn shards(plan: &Plan) -> usize {
+    plan.topology.data_centers[0].servers
+}
+
+/// The model of the last of these evaluations, to be written. `None` where its figures are not finite.
 pub(crate) fn snapshot(
     plan: &Plan,
     application: &dyn Application,
     progress: &[Progress],
     model: &Model,
 ) -> Option<ModelSnapshot> {
-    let last = progress.last()?;
-    if !last.objective.is_finite() || !last.metric.is_finite() {
-        return None;
-    }
     let metric = application.metric();
+    let (last, is_best) = judged(plan, metric, progress)?;
     let figures = Figures {
         clock: last.clock,
         objective: last.objective,
         metric: (metric.name, last.metric),
     };
-    let is_best = is_best(plan, metric, &progress[..progress.len() - 1], last.metric);
-    let file = model_bytes(model, &application.attachments(), Some(&description(plan, &figures)));
-    Some(ModelSnapshot { clock: last.clock, is_best, file })
+    let files = files(plan, model, &application.attachments(), &figures, is_best);
+    Some(ModelSnapshot { clock: last.clock, is_best, files })
+}
+
+/// The last of these evaluations, and whether its model is the best so far. `None` where its figures are not finite.
+pub(crate) fn judged<'p>(
+    plan: &Plan,
+    metric: Metric,
+    progress: &'p [Progress],
+) -> Option<(&'p Progress, bool)> {
+    let (last, before) = progress.split_last()?;
+    let is_finite = last.objective.is_finite() && last.metric.is_finite();
+    is_finite.then(|| (last, is_best(plan, metric, before, last.metric)))
 }
 
 /// Whether a snapshot is written at an evaluation of `clock`, after those before it.
@@ -71,3 +146,13 @@ pub(crate) fn is_best(plan: &Plan, metric: Metric, before: &[Progress], value: f
         && value.is_finite()
         && earlier.all(|other| !other.is_finite() || is_worse(other))
 }
+
+/// The files of the last and of the best model.
+const MODEL: &str = "model.safetensors";
+const BEST_MODEL: &str = "model-best.safetensors";
+
+/// The folder of the shards of the best model, in that of the last.
+const BEST: &str = "best";
+
+/// The folder of the models that data centers keep, in the directory of a run on one machine.
+const HOME: &str = "home";

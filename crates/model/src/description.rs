@@ -21,8 +21,27 @@ pub struct ModelDescription {
     pub objective: f64,
     /// The held-out metric at that clock.
     pub metric: MetricValue,
+    /// The shard of the model that the file has. `None` of a whole model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
     /// The version of the program that has written the file.
     pub version: String,
+}
+
+/// A shard of a model: every row whose number, divided by the number of shards, leaves its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// The number of the shard, from 0.
+    pub index: usize,
+    /// The number of shards.
+    pub count: usize,
+}
+
+impl Shard {
+    /// The name of the file of this shard.
+    pub fn file_name(self) -> String {
+        format!("model-{:05}-of-{:05}.safetensors", self.index + 1, self.count)
+    }
 }
 
 /// The value of a metric.

@@ -6,6 +6,9 @@
 //! | `NAME` of an attachment with numbers | `F32` or `U64`, one axis | what predictions need beside the tables, such as `mean` or `users.names` |
 //! | `NAME` of an attachment with text | `U8`, one axis | the same as a JSON list of strings in UTF-8 |
 //!
+//! A model that stays in its data center is in one file for each shard, `model-00001-of-00003.safetensors` and so on, and is
+//! read by the name of their folder.
+//!
 //! The metadata has one key, `gaia`, with a JSON object: [`ModelDescription`].
 
 #![warn(missing_docs)]
@@ -13,9 +16,10 @@
 mod description;
 mod error;
 mod read;
+mod shards;
 mod write;
 
-pub use description::{DESCRIPTION, MetricValue, ModelDescription};
+pub use description::{DESCRIPTION, MetricValue, ModelDescription, Shard};
 pub use error::ModelError;
 pub use read::{TrainedModel, TrainedTable};
-pub use write::model_bytes;
+pub use write::{model_bytes, shard_bytes};

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
-use super::description::{DESCRIPTION, ModelDescription};
+use super::description::{DESCRIPTION, ModelDescription, Shard};
 use super::error::{ModelError, plain, shown};
+use super::shards;
 use gaia_core::application::Attachment;
 use gaia_core::types::{Model, ModelLayout};
 
@@ -37,22 +38,44 @@ pub struct TrainedTable {
 }
 
 impl TrainedModel {
-    /// Reads the file of a model.
+    /// Reads the file of a model, or the files of all shards in a folder.
     ///
     /// # Errors
-    /// [`ModelError::Unreadable`] where the file cannot be read. [`ModelError::Broken`] where it is not a safetensors
+    /// [`ModelError::Unreadable`] where a file cannot be read. [`ModelError::Broken`] where it is not a safetensors
     /// file, has a tensor that is neither a table nor an attachment, a number that is not finite, or a description that
     /// is none.
     pub fn read(file: &Path) -> Result<Self, ModelError> {
         let unreadable = |reason| ModelError::Unreadable { file: file.into(), reason };
         // A pipe without a writer would block.
         let metadata = std::fs::metadata(file).map_err(unreadable)?;
-        if !metadata.is_file() {
-            let found = if metadata.is_dir() { "a folder" } else { "a pipe, socket or device" };
-            return Err(ModelError::broken(file, found, "a file"));
+        if metadata.is_dir() {
+            return shards::read(file);
         }
-        let bytes = std::fs::read(file).map_err(unreadable)?;
+        if !metadata.is_file() {
+            return Err(ModelError::broken(file, "a pipe, socket or device", "a file"));
+        }
+        let model = Self::read_file(file)?;
+        if let Some(Shard { index, count }) = model.shard() {
+            let found = format!("shard {} of {count}", index + 1);
+            return Err(ModelError::broken(
+                file,
+                found,
+                "a whole model, or the folder of all shards",
+            ));
+        }
+        Ok(model)
+    }
+
+    /// Reads one file.
+    pub(super) fn read_file(file: &Path) -> Result<Self, ModelError> {
+        let bytes = std::fs::read(file);
+        let bytes = bytes.map_err(|reason| ModelError::Unreadable { file: file.into(), reason })?;
         Self::parse(file, &bytes)
+    }
+
+    /// The shard that the file has.
+    pub(super) fn shard(&self) -> Option<Shard> {
+        self.description.as_ref()?.shard
     }
 
     fn parse(file: &Path, bytes: &[u8]) -> Result<Self, ModelError> {
@@ -312,6 +335,14 @@ mod tests {
         let whole = model_bytes(&model(), &attachments(), None);
         for length in 0..whole.len() {
             assert!(parse(&whole[..length]).is_err());
+        }
+        for (at, bit) in (0..whole.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << bit;
+            // It may still be a model, of other values.
+            if let Ok(read) = parse(&flipped) {
+                let _ = read.model(&layout(), &attachments());
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use safetensors::tensor::View;
 
 use super::description::DESCRIPTION;
 use gaia_core::application::Attachment;
-use gaia_core::types::Model;
+use gaia_core::types::{Model, ShardLayout};
 
 /// The bytes of the file of a model, which are the same for the same arguments.
 ///
@@ -21,13 +21,39 @@ pub fn model_bytes(
     let layout = model.layout();
     let tables = layout.table_ids().map(|id| {
         let table = layout.table(id);
-        let tensor =
-            Tensor { shape: vec![table.rows, table.width], values: Values::F32(model.table(id)) };
-        (table.name.as_str(), tensor)
+        let shape = vec![table.rows, table.width];
+        (table.name.as_str(), Tensor { shape, values: Values::F32(model.table(id)) })
     });
-    let attached =
-        attachments.iter().map(|(name, attachment)| (name.as_str(), attached(attachment)));
+    serialized(tables, attachments, description)
+}
 
+/// The bytes of the file with one shard of a model: of each table every row that the shard owns, in their order. The
+/// description names the shard ([`ModelDescription::shard`](super::ModelDescription::shard)).
+///
+/// # Panics
+/// If `values` are not those of the shard.
+pub fn shard_bytes(
+    layout: &ShardLayout,
+    values: &[f32],
+    attachments: &BTreeMap<String, Attachment>,
+    description: &str,
+) -> Vec<u8> {
+    assert_eq!(values.len(), layout.parameters());
+    let tables = layout.model().table_ids().map(|id| {
+        let shape = vec![layout.rows_of(id), layout.width_of(id)];
+        let values = Values::F32(&values[layout.table_range(id)]);
+        (layout.model().table(id).name.as_str(), Tensor { shape, values })
+    });
+    serialized(tables, attachments, Some(description))
+}
+
+fn serialized<'v>(
+    tables: impl Iterator<Item = (&'v str, Tensor<'v>)>,
+    attachments: &'v BTreeMap<String, Attachment>,
+    description: Option<&str>,
+) -> Vec<u8> {
+    let attached = attachments.iter();
+    let attached = attached.map(|(name, attachment)| (name.as_str(), attached_tensor(attachment)));
     let metadata = description.map(|text| [(DESCRIPTION.to_owned(), text.to_owned())].into());
     safetensors::serialize(tables.chain(attached), metadata)
         .expect("names and shapes are text and numbers")
@@ -45,7 +71,7 @@ enum Values<'v> {
     U8(Vec<u8>),
 }
 
-fn attached(attachment: &Attachment) -> Tensor<'_> {
+fn attached_tensor(attachment: &Attachment) -> Tensor<'_> {
     let values = match attachment {
         Attachment::Floats(numbers) => Values::F32(numbers),
         Attachment::Integers(numbers) => Values::U64(numbers),

@@ -94,7 +94,7 @@ impl Plan {
             evaluate: EvaluateConfig::default(),
             stop: StopRules::default(),
             cost: CostConfig::default(),
-            model: ModelConfig::default(),
+            model: ModelConfig { keep: self.model.keep, ..ModelConfig::default() },
             checkpoint: CheckpointConfig::default(),
             log: LogConfig::default(),
             failures: FailuresConfig { late, ..FailuresConfig::default() },

@@ -24,7 +24,7 @@ pub(crate) use driver::driver;
 pub use evaluate::{EvaluateConfig, EvaluatePlace};
 pub use failures::{FailuresConfig, LostWorkers, OnGiveUp};
 pub use log::{LogConfig, LogSync};
-pub use model::ModelConfig;
+pub use model::{KeepModel, ModelConfig};
 pub(crate) use stop::stop;
 #[cfg(test)]
 pub(crate) use synchronisation::LocalSspKeys;

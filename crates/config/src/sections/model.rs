@@ -1,4 +1,4 @@
-//! `[model]`: where the model comes from, and when it is written.
+//! `[model]`: where the model comes from, and when and where it is written.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::document::Problem;
 use crate::range::Checks;
 use gaia_ml::apps::AppConfig;
 
-/// Where the model comes from, and when it is written.
+/// Where the model comes from, and when and where it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelConfig {
@@ -20,6 +20,19 @@ pub struct ModelConfig {
     /// as the model that the run has reached. `None`: the model is written at the end of the run alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<u64>,
+    /// Where the model is kept.
+    pub keep: KeepModel,
+}
+
+/// Where a model is kept that has been trained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeepModel {
+    /// In the directory of the run. With the real driver one copy crosses the WAN to the coordinator.
+    #[default]
+    Coordinator,
+    /// In each data center, as one file for each shard. No copy crosses the WAN.
+    Home,
 }
 
 impl ModelConfig {

@@ -207,6 +207,21 @@ impl ShardLayout {
         }
     }
 
+    /// Copies the shard's values from their positions in a whole model. The inverse of [`Self::copy_into`].
+    ///
+    /// # Panics
+    /// If `values` is not as long as the shard, or `model` has another layout.
+    pub fn copy_from(&self, model: &Model, values: &mut [f32]) {
+        assert_eq!(values.len(), self.parameters());
+        for table in self.model.table_ids() {
+            let width = self.width_of(table);
+            let into = &mut values[self.table_range(table)];
+            for (local, row) in into.chunks_exact_mut(width).enumerate() {
+                row.copy_from_slice(model.row(table, self.model_row(local)));
+            }
+        }
+    }
+
     /// The range of the shard's flat vector that holds a shard-wide row.
     ///
     /// # Panics

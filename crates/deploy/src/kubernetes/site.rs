@@ -259,8 +259,8 @@ impl SiteManifests<'_> {
 fn arguments(process: &Process) -> Vec<String> {
     let mut arguments = vec!["node".to_owned(), format!("{RUN_FOLDER}/{RUN_FILE}")];
     arguments.extend(process.place());
-    if process.is_coordinator() {
-        arguments.extend(["--out".to_owned(), format!("{STATE_FOLDER}/out")]);
+    if let Some(results) = process.results {
+        arguments.extend(["--out".to_owned(), format!("{STATE_FOLDER}/{results}")]);
     }
     if process.listens() {
         arguments.extend(["--listen".to_owned(), format!("0.0.0.0:{}", port(process))]);

@@ -42,6 +42,19 @@ pub enum RealError {
         /// The option or environment variable that can set it.
         instead: &'static str,
     },
+    /// The data center keeps its model, and a server has no folder for it.
+    #[error(
+        "no folder for the model: with model.keep = \"home\" expected --out DIR for each server"
+    )]
+    NoModelFolder,
+    /// A server's shard of the model could not be written.
+    #[error("{}: the model cannot be written: {reason}", path.display())]
+    ModelUnwritten {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        reason: io::Error,
+    },
     /// Listening on an address failed.
     #[error("cannot listen on {address}: {reason}")]
     Listen {

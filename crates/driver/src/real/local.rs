@@ -75,6 +75,8 @@ pub struct NodeFiles {
     /// The folder of log files. The name of a node's file is that of its folder of certificates, such as
     /// `tokyo/server-0.log`. A worker that shares a process with a server shares its log.
     pub logs: PathBuf,
+    /// The folder of the models that data centers keep, with a folder for each.
+    pub models: PathBuf,
     /// Whether log lines are JSON objects instead of text.
     pub json: bool,
 }
@@ -289,6 +291,9 @@ impl Supervisor {
             command.args(["--dc", &topology.dc(dc).name]);
             if let Some(server) = server {
                 command.args(["--server", &server.shard.0.to_string(), "--listen", "127.0.0.1:0"]);
+            }
+            if let (Some(_), Some(files)) = (server, &self.files) {
+                command.arg("--out").arg(files.models.join(&topology.dc(dc).name));
             }
             if let Some(worker) = worker {
                 command.args(["--worker", &worker.index.to_string()]);

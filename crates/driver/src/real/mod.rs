@@ -66,6 +66,7 @@ use self::node::context::{NodeContext, RunContext, identity, nodes};
 use self::node::coordinator_client::lost_for;
 use self::node::measure::Measured;
 use self::node::node_log::{NodeLog, Recovering, StateDir};
+use self::server::model_keeper::ModelKeeper;
 use self::server::serve;
 use self::server::workers::PARCELS_MAX;
 use self::worker::evaluating::Evaluating;
@@ -103,6 +104,8 @@ pub struct NodeOptions {
     pub coordinator: Option<Address>,
     /// The directory for the state that another process of these nodes needs to continue, if there is one.
     pub state: Option<PathBuf>,
+    /// The folder for this server's shard of the model, if data centers keep their models.
+    pub models: Option<PathBuf>,
     /// Set to `true` to make the nodes of this process write their state and end.
     pub interrupted: Option<Arc<AtomicBool>>,
     /// Whether the end of standard input ends this process. For a parent that starts nodes.
@@ -132,6 +135,7 @@ pub enum NodeEnd {
 struct NodeConfig {
     coordinator: Address,
     state_dir: Option<StateDir>,
+    model_keeper: Option<ModelKeeper>,
     interrupted: Interrupted,
     /// The workers that the worker of this process stands in for.
     stands_in_for: watched::Sender<BTreeSet<WorkerId>>,
@@ -443,8 +447,20 @@ async fn run_server_and_worker(
         .map(|folder| StateDir::new(folder, blueprint.plan_hash, plan, application.as_ref()));
     let interrupted = Interrupted(options.interrupted.clone());
     let (stands_in_for, lost) = watched::channel(BTreeSet::new());
-    let node_config =
-        NodeConfig { coordinator: coordinator.clone(), state_dir, interrupted, stands_in_for };
+    let model_keeper = match server {
+        Some(_) => {
+            let (plan, folder) = (&run_context.plan, options.models.as_deref());
+            ModelKeeper::of(plan, application.as_ref(), folder)?
+        }
+        None => None,
+    };
+    let node_config = NodeConfig {
+        coordinator: coordinator.clone(),
+        state_dir,
+        model_keeper,
+        interrupted,
+        stands_in_for,
+    };
 
     let context = worker.map(|id| run_context.node_context(NodeId::Worker(id))).transpose()?;
     let serving = async {

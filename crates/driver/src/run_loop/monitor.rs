@@ -14,12 +14,12 @@ use crate::recorder::{AllLinkCounters, RunRecorder};
 use crate::server_stats::ServerStats;
 use crate::trained;
 use gaia_config::Plan;
-use gaia_core::application::Application;
+use gaia_core::application::{Application, Metric};
 use gaia_core::coordinator::{Coordinator, StopReason};
 use gaia_core::server::Divergence;
 use gaia_core::sync::WaitReason;
 use gaia_core::types::{Clock, DcId, Instant, Model, ServerId, WorkerId, packed};
-use gaia_telemetry::Observer;
+use gaia_telemetry::{Observer, Progress};
 use tracing::warn;
 
 /// A report of a node that concerns the whole run.
@@ -44,7 +44,7 @@ pub(crate) struct Ended {
     /// The evaluation of the final copies.
     pub(crate) results: CopyEvaluations,
     pub(crate) all_server_stats: Vec<ServerStats>,
-    /// The final model: all parameters, as the application's layout places them.
+    /// The final model: all parameters, as the application's layout places them. Empty if data centers keep it.
     #[serde(with = "packed")]
     pub(crate) model: Vec<f32>,
 }
@@ -123,6 +123,21 @@ impl<'a> RunMonitor<'a> {
         trained::is_due(self.recorder.plan(), self.recorder.progress(), clock.0)
     }
 
+    /// The figures of the last evaluation, for a model that is written, and whether it is the best so far.
+    pub(crate) fn judged(&self, metric: Metric) -> Option<(&Progress, bool)> {
+        trained::judged(self.recorder.plan(), metric, self.recorder.progress())
+    }
+
+    /// The clock of the last evaluation.
+    pub(crate) fn last_clock(&self) -> Clock {
+        Clock(self.recorder.progress().last().map_or(0, |progress| progress.clock))
+    }
+
+    /// Whether a value of the metric is better than that of every model that was written.
+    pub(crate) fn is_best(&self, metric: Metric, value: f64) -> bool {
+        trained::is_best(self.recorder.plan(), metric, self.recorder.progress(), value)
+    }
+
     /// Shows the observer the model of a recorded evaluation.
     pub(crate) fn handle_model(
         &mut self,
@@ -196,12 +211,18 @@ impl<'a> RunMonitor<'a> {
         wall: Duration,
     ) -> Outcome {
         let Ended { results, all_server_stats, model: values } = ended;
-        let mut model = Model::zeros(application.layout().clone());
-        model.values = values;
+        let model = (!values.is_empty()).then(|| {
+            let mut model = Model::zeros(application.layout().clone());
+            model.values = values;
+            model
+        });
         let recorder = self.recorder;
         let summary =
             recorder.summary(&all_server_stats, application, &results, link_counters, wall);
-        let (attachments, highlights) = (application.attachments(), application.highlights(&model));
+        let (attachments, highlights) = (
+            application.attachments(),
+            model.as_ref().map(|model| application.highlights(model)).unwrap_or_default(),
+        );
         let (metric, value) = (application.metric(), summary.metric.value);
         let is_best = trained::is_best(recorder.plan(), metric, recorder.progress(), value);
         let progress = recorder.into_progress();

@@ -356,6 +356,7 @@ impl Cluster {
             coordinator: self.coordinator_address().to_string().parse().ok(),
             state: Some(self.folders[process].borrow().clone()),
             interrupted: None,
+            models: None,
             ends_with_stdin: false,
             telemetry: Telemetry::new(),
         };

@@ -5,7 +5,7 @@ pub(super) const PROGRESS: &str = "progress.jsonl";
 pub(crate) const SUMMARY: &str = "summary.json";
 pub(crate) const HIGHLIGHTS: &str = "highlights.txt";
 pub(super) const MODEL: &str = "model.safetensors";
-pub(super) const BEST_MODEL: &str = "model-best.safetensors";
+pub(super) const KEPT_MODELS: &str = "home";
 pub(crate) const PICTURE: &str = "convergence.svg";
 pub(crate) const PAGE: &str = "report.html";
 

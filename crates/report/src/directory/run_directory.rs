@@ -10,14 +10,14 @@ use std::time::SystemTime;
 use serde::de::DeserializeOwned;
 
 use super::files::{
-    BEST_MODEL, CHECKPOINTS, COMPARE, COMPARE_PAGE, HIGHLIGHTS, MODEL, NODE_LOGS, NODE_STATES,
+    CHECKPOINTS, COMPARE, COMPARE_PAGE, HIGHLIGHTS, KEPT_MODELS, MODEL, NODE_LOGS, NODE_STATES,
     PAGE, PAPER, PAPER_PAGE, PROGRESS, RUN_TOML, SUMMARY,
 };
 use super::json::read_json;
 use super::name::{file_name, utc};
 use super::progress::read_progress;
 use super::{ProgressLog, ReportError};
-use gaia_telemetry::{Progress, Summary};
+use gaia_telemetry::{ModelFile, Progress, Summary};
 
 /// A directory that holds, or will hold, one run, one comparison or one run of the paper's evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,23 +107,20 @@ impl RunDirectory {
     /// # Errors
     /// [`ReportError::Io`] where it cannot be written.
     pub fn write(&self, file: &str, contents: impl AsRef<[u8]>) -> Result<(), ReportError> {
-        let path = self.path.join(file);
-        let draft = self.path.join(format!(".{file}.part"));
-        fs::write(&draft, contents)
-            .and_then(|()| fs::rename(&draft, &path))
-            .map_err(ReportError::io(&path, "cannot be written"))
+        write_beside(&self.path.join(file), contents.as_ref())
     }
 
-    /// Writes the bytes of a model as `model.safetensors`, and replaces the file that is there. The best of a run so far is
-    /// also written as `model-best.safetensors`.
+    /// Writes the files of a model, and replaces those that are there.
     ///
     /// # Errors
-    /// [`ReportError::Io`] where it cannot be written.
-    pub fn write_model(&self, file: &[u8], is_best: bool) -> Result<(), ReportError> {
-        if is_best {
-            self.write(BEST_MODEL, file)?;
-        }
-        self.write(MODEL, file)
+    /// [`ReportError::Io`] where one cannot be written.
+    pub fn write_model(&self, files: &[ModelFile]) -> Result<(), ReportError> {
+        files.iter().try_for_each(|file| write_beside(&self.path.join(&file.path), &file.bytes))
+    }
+
+    /// The folder of the models that data centers keep.
+    pub fn kept_models(&self) -> PathBuf {
+        self.path.join(KEPT_MODELS)
     }
 
     /// Creates an empty `progress.jsonl`. Records of an earlier run are removed.
@@ -286,6 +283,17 @@ impl RunDirectory {
         }
         unreachable!("fewer than 2³² runs start in one second")
     }
+}
+
+/// Writes a file under another name in its folder, which is created, and renames it.
+fn write_beside(path: &Path, contents: &[u8]) -> Result<(), ReportError> {
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let draft = folder.join(format!(".{name}.part"));
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&draft, contents))
+        .and_then(|()| fs::rename(&draft, path))
+        .map_err(ReportError::io(path, "cannot be written"))
 }
 
 #[cfg(test)]

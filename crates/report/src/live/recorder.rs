@@ -56,7 +56,7 @@ impl Observer for Recorder {
     }
 
     fn on_model(&mut self, snapshot: &ModelSnapshot) {
-        let written = self.directory.write_model(&snapshot.file, snapshot.is_best);
+        let written = self.directory.write_model(&snapshot.files);
         self.keep_failure(written);
     }
 

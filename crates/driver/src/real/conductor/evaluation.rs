@@ -6,11 +6,12 @@ use tracing::info;
 
 use super::Conductor;
 use crate::copies::{CopyEvaluations, assemble};
-use crate::real::connections::message::Order;
+use crate::real::connections::message::{CopyUse, KeptModel, Order};
 use crate::real::error::RealError;
 use crate::run_loop::{Evaluation, Evaluations};
+use gaia_config::KeepModel;
 use gaia_core::application::{EvaluationSums, Metric};
-use gaia_core::types::{Clock, DcId, NodeId, ServerId, WorkerId};
+use gaia_core::types::{Clock, DcId, Model, NodeId, ServerId, WorkerId};
 
 /// What the coordinator collects from nodes.
 #[derive(Default)]
@@ -78,9 +79,44 @@ impl Conductor<'_> {
     /// Shows the copy of an evaluation to the observer once it is whole.
     pub(super) fn conclude_snapshot(&mut self) {
         let Some((clock, copy)) = self.collected.model() else { return };
-        let copy = self.layouts.iter().zip(copy.iter().map(Vec::as_slice));
-        let model = assemble(copy, self.application);
+        let model = self.whole(&copy);
         self.monitor.handle_model(self.application.as_ref(), clock, &model);
+    }
+
+    /// The model of a copy, given by shard.
+    pub(super) fn whole(&self, copy: &[Vec<f32>]) -> Model {
+        assemble(self.layouts.iter().zip(copy.iter().map(Vec::as_slice)), self.application)
+    }
+
+    /// Orders servers to write the final model, once. A model that has diverged is not written.
+    pub(super) async fn keep_at_home(&mut self, results: &CopyEvaluations) {
+        if self.keeping.is_some() || self.monitor.recorder.has_diverged() {
+            return;
+        }
+        let metric = self.application.metric();
+        let kept = KeptModel {
+            clock: self.monitor.last_clock().0,
+            objective: results.run.objective,
+            metric: results.run.metric,
+            is_best: self.monitor.is_best(metric, results.run.metric),
+        };
+        self.keeping = Some(kept);
+        let servers = |node: &NodeId| matches!(node, NodeId::Server(_));
+        self.membership.send_all(servers, &Order::Keep { kept }).await;
+    }
+
+    /// Whether all servers have written the final model, if they are to.
+    pub(super) fn is_kept(&self) -> bool {
+        self.keeping.is_none()
+            || self.present().all(|node| match node {
+                NodeId::Server(server) => self.kept.contains(&server),
+                _ => true,
+            })
+    }
+
+    /// Where the model is kept.
+    pub(super) fn keep(&self) -> KeepModel {
+        self.context.run_context.plan.model.keep
     }
 
     /// The servers of data centers that take part.
@@ -112,23 +148,33 @@ impl Conductor<'_> {
         let results = self.collected.results(metric);
         let Some((ticket, (evaluation, results))) = ticket.zip(results) else { return Ok(()) };
 
-        let dcs = evaluation.dcs();
-        let is_due = self.monitor.is_snapshot_due(evaluation.clock);
-        let sends = if is_due {
-            let evaluation = self.evaluation_of(evaluation.clock);
-            self.begin_snapshot(ticket, evaluation)
-        } else {
-            None
-        };
-        for dc in dcs {
-            let order = Order::Evaluated { ticket, send_copy: sends == Some(dc) };
-            self.send_servers(&[dc], &order).await;
-        }
+        let (dcs, is_due) = (evaluation.dcs(), self.monitor.is_snapshot_due(evaluation.clock));
+        let again = self.evaluation_of(evaluation.clock);
 
         let objective = results.run.objective;
         info!(clock = evaluation.clock.0, objective, "copies were evaluated");
         let now = self.now();
         self.monitor.handle_results(now, &mut self.coordinator.run, evaluation, &results);
+
+        let judged = self.monitor.judged(self.application.metric()).filter(|_| is_due);
+        let kept = judged.map(|(last, is_best)| KeptModel {
+            clock: last.clock,
+            objective: last.objective,
+            metric: last.metric,
+            is_best,
+        });
+        let sends = match (kept, self.keep()) {
+            (Some(_), KeepModel::Coordinator) => self.begin_snapshot(ticket, again),
+            _ => None,
+        };
+        for dc in dcs {
+            let copy = match (kept, self.keep()) {
+                (Some(kept), KeepModel::Home) => CopyUse::Write(kept),
+                (Some(_), KeepModel::Coordinator) if sends == Some(dc) => CopyUse::Send,
+                _ => CopyUse::Nothing,
+            };
+            self.send_servers(&[dc], &Order::Evaluated { ticket, copy }).await;
+        }
 
         // If the coordinator has outputs, the caller executes them and writes the state with them.
         if !self.coordinator.run.has_output() {
@@ -148,6 +194,9 @@ impl Conductor<'_> {
         let node = NodeId::Server(server);
         if let Some(ticket) = awaited {
             self.membership.send(node, &Order::Evaluate { ticket }).await;
+        }
+        if let Some(kept) = self.keeping.filter(|_| !self.kept.contains(&server)) {
+            self.membership.send(node, &Order::Keep { kept }).await;
         }
         if let Some(ticket) = self.collected.copies.awaits(server) {
             if self.finished {

@@ -31,19 +31,19 @@ use tracing::warn;
 use self::evaluation::Collected;
 use crate::Outcome;
 use crate::cluster::Blueprint;
-use crate::copies::assemble;
 use crate::interrupted::Interrupted;
 use crate::real::HEARTBEAT;
 use crate::real::conductor::membership::{Membership, MembershipEvent};
 use crate::real::conductor::meters::Meters;
 use crate::real::conductor::receiving::{Message, Received};
 use crate::real::connections::acceptor::Acceptor;
-use crate::real::connections::message::{Order, Report};
+use crate::real::connections::message::{KeptModel, Order, Report};
 use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::{COMPLAIN_AFTER, COMPLAIN_EVERY, NodeContext, nodes};
 use crate::run_loop::{Ended, Evaluations, NodeReport, RunDriver, RunMonitor, execute_outputs};
 use crate::server_stats::ServerStats;
 use gaia_checkpoint::StateFile;
+use gaia_config::KeepModel;
 use gaia_core::application::Application;
 use gaia_core::coordinator::{
     ClusterCoordinator, Coordinator, NoSource, NodeOrder, Recipients, StopReason,
@@ -74,6 +74,9 @@ pub(super) struct Conductor<'a> {
     tickets: u64,
     /// Orders that are written to the state file and sent next.
     unsaid: Vec<(Recipients, NodeOrder)>,
+    /// The final model that servers write, if they do, and the servers that have written their shard.
+    keeping: Option<KeptModel>,
+    kept: BTreeSet<ServerId>,
     finished: bool,
     /// The end of the run. Present before any node can know of it.
     ended: Option<Ended>,
@@ -112,6 +115,8 @@ impl<'a> Conductor<'a> {
             origin: time::Instant::now(),
             tickets: 0,
             unsaid: Vec::new(),
+            keeping: None,
+            kept: BTreeSet::new(),
             finished: false,
             ended: None,
             file,
@@ -267,19 +272,30 @@ impl<'a> Conductor<'a> {
         let count = self.present().filter(servers).count();
         let mut beat = interval(HEARTBEAT);
 
-        let (mut results, mut copy) = (None, None);
-        let (results, copy) = loop {
+        let (mut results, mut model) = (None, None);
+        let (results, model) = loop {
             if let Some(found) = self.collected.results(self.application.metric()) {
                 results = Some(found.1);
             }
-            if copy.is_none() {
-                self.request_model().await;
-                copy = self.collected.model().map(|(_, copy)| copy);
+            match self.keep() {
+                KeepModel::Coordinator if model.is_none() => {
+                    self.request_model().await;
+                    model = self.collected.model().map(|(_, copy)| self.whole(&copy).values);
+                }
+                KeepModel::Coordinator => {}
+                KeepModel::Home => {
+                    if let Some(results) = &results {
+                        self.keep_at_home(results).await;
+                    }
+                    if results.is_some() && self.is_kept() {
+                        model = Some(Vec::new());
+                    }
+                }
             }
             if self.all_server_stats.len() == count
-                && let (Some(results), Some(copy)) = (&results, &copy)
+                && let (Some(results), Some(model)) = (&results, &model)
             {
-                break (results.clone(), copy);
+                break (results.clone(), model.clone());
             }
             tokio::select! {
                 biased;
@@ -288,8 +304,6 @@ impl<'a> Conductor<'a> {
             }
         };
 
-        let copy = self.layouts.iter().zip(copy.iter().map(Vec::as_slice));
-        let model = assemble(copy, self.application).values;
         let all_server_stats = self.all_server_stats.values().cloned().collect();
         let ended = Ended { results, all_server_stats, model };
 
@@ -409,6 +423,9 @@ impl<'a> Conductor<'a> {
             }
             (NodeId::Server(server), Report::CopyReady(clock)) => {
                 self.report(NodeReport::CopyReady { server, clock });
+            }
+            (NodeId::Server(server), Report::Kept) => {
+                self.kept.insert(server);
             }
             (NodeId::Server(server), Report::Drained) => {
                 self.report(NodeReport::Drained { server });

@@ -67,6 +67,26 @@ pub(in crate::real) enum Answer {
     },
 }
 
+/// What a server does with the copy of its shard that was evaluated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::real) enum CopyUse {
+    /// It forgets it.
+    Nothing,
+    /// It sends it to the coordinator, with the ticket of the evaluation.
+    Send,
+    /// It writes it.
+    Write(KeptModel),
+}
+
+/// A model that servers write, each its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::real) struct KeptModel {
+    pub(in crate::real) clock: u64,
+    pub(in crate::real) objective: f64,
+    pub(in crate::real) metric: f64,
+    pub(in crate::real) is_best: bool,
+}
+
 /// An order of the coordinator to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::real) enum Order {
@@ -107,11 +127,14 @@ pub(in crate::real) enum Order {
     Evaluate {
         ticket: u64,
     },
-    /// To servers: the evaluation with this ticket is complete. `send_copy` asks for the evaluated copy of the shard, with
-    /// this ticket.
+    /// To servers: the evaluation with this ticket is complete.
     Evaluated {
         ticket: u64,
-        send_copy: bool,
+        copy: CopyUse,
+    },
+    /// To servers, at the end of the run: write the copy of the shard, and report that.
+    Keep {
+        kept: KeptModel,
     },
     /// To servers: send the copy of the shard to the coordinator, with this ticket. At the end of the run only.
     Copy {
@@ -159,6 +182,8 @@ pub(in crate::real) enum Report {
         lan_bytes: u64,
     },
     ServerStats(Box<ServerStats>),
+    /// From a server: it has written its shard of the final model.
+    Kept,
     /// From a server: it has refused the messages of its mirror in this data center for the longest absence of a
     /// node.
     Refuses {

@@ -334,6 +334,7 @@ impl LatestReports {
             Report::Diverged(_) => 6,
             Report::Whole => 7,
             Report::Evaluated { .. } => 8,
+            Report::Kept => 9,
             // A link that is still refused is reported again.
             Report::Held(_)
             | Report::Alive { .. }

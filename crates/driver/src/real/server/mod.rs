@@ -6,6 +6,7 @@
 mod links;
 mod messages;
 pub(super) mod mirrors;
+pub(super) mod model_keeper;
 mod proven_callers;
 pub(super) mod workers;
 
@@ -19,7 +20,7 @@ use tracing::info;
 use crate::interrupted::Interrupted;
 use crate::real::connections::acceptor::{Acceptor, ProvenCaller, listen};
 use crate::real::connections::channel::Channel;
-use crate::real::connections::message::{Order, Report};
+use crate::real::connections::message::{CopyUse, KeptModel, Order, Report};
 use crate::real::environment::{Datagrams, Environment, Listener};
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
@@ -30,6 +31,7 @@ use crate::real::node::node_log::NodeLog;
 use crate::real::server::mirrors::{
     Addresses, FromMirror, LinkMonitor, MESSAGES_IN_HAND_MAX, Mirrors, Resumption, windows_of,
 };
+use crate::real::server::model_keeper::ModelKeeper;
 use crate::real::server::workers::Workers;
 use crate::real::{Exit, HEARTBEAT, NearWorker, NodeConfig};
 use crate::server_stats::ServerStats;
@@ -66,6 +68,8 @@ struct ServerNode {
     ready: bool,
     interrupted: Interrupted,
     meters: Meters,
+    /// `None` if the model is not kept in the data center.
+    model_keeper: Option<ModelKeeper>,
 }
 
 /// An event for a server.
@@ -121,7 +125,7 @@ pub(super) async fn serve(
         incarnation,
         ports,
         workers,
-        interrupted.clone(),
+        (interrupted.clone(), node_config.model_keeper.clone()),
     );
 
     let connected = node.connect(coordinator, listens, called);
@@ -200,7 +204,7 @@ impl ServerNode {
         incarnation: Incarnation,
         ports: Ports,
         workers: Workers,
-        interrupted: Interrupted,
+        (interrupted, model_keeper): (Interrupted, Option<ModelKeeper>),
     ) -> Self {
         let origin = (server.now(), time::Instant::now());
         let server = server.begin(node_log.is_some(), incarnation);
@@ -230,6 +234,7 @@ impl ServerNode {
             is_whole: false,
             ready: false,
             interrupted,
+            model_keeper,
         }
     }
 
@@ -370,10 +375,17 @@ impl ServerNode {
             Order::Evaluate { ticket } => {
                 self.workers.begin_evaluation(ticket, self.server.server().copy());
             }
-            Order::Evaluated { ticket, send_copy } => {
-                if let Some(copy) = self.workers.end_evaluation(ticket).filter(|_| send_copy) {
-                    coordinator.send_copy(ticket, &copy).await;
+            Order::Evaluated { ticket, copy: purpose } => {
+                let Some(copy) = self.workers.end_evaluation(ticket) else { return Ok(()) };
+                match purpose {
+                    CopyUse::Nothing => {}
+                    CopyUse::Send => coordinator.send_copy(ticket, &copy).await,
+                    CopyUse::Write(kept) => self.write_model(&copy, kept)?,
                 }
+            }
+            Order::Keep { kept } => {
+                self.write_model(self.server.server().copy(), kept)?;
+                coordinator.report(&Report::Kept).await;
             }
             Order::Copy { ticket } => {
                 coordinator.send_copy(ticket, self.server.server().copy()).await;
@@ -391,6 +403,12 @@ impl ServerNode {
             other => return Err(CoordinatorClient::unexpected(&other)),
         }
         Ok(())
+    }
+
+    /// Writes a copy of the shard, if the data center keeps its model.
+    fn write_model(&self, copy: &[f32], kept: KeptModel) -> Result<(), RealError> {
+        let layout = self.server.server().layout();
+        self.model_keeper.as_ref().map_or(Ok(()), |keeper| keeper.write(layout, copy, kept))
     }
 
     /// Reports to the coordinator the progress of the process before this one, which it may not have received.

@@ -237,6 +237,7 @@ mod tests {
         let mut stage = Stage::new().await;
         let machine = Blueprint::new(&stage.plan, &stage.application).server(SERVER);
         let node_config = NodeConfig {
+            model_keeper: None,
             coordinator: stage.coordinator.clone(),
             state_dir: None,
             interrupted: Interrupted(None),

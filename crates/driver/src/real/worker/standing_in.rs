@@ -113,7 +113,9 @@ async fn begin(
     // No state is kept, because servers know the progress of the worker.
     let (state_dir, interrupted) = (None, Interrupted(None));
     let stands_in_for = watch::Sender::default();
-    let node_config = NodeConfig { coordinator, state_dir, interrupted, stands_in_for };
+    let model_keeper = None;
+    let node_config =
+        NodeConfig { coordinator, state_dir, model_keeper, interrupted, stands_in_for };
     let cost = cost_of(&context.run_context.plan);
     work(context, machine, layouts, &node_config, cost, None).await
 }

@@ -1,0 +1,69 @@
+//! Writes a server's shard of the model into its data center.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::real::connections::message::KeptModel;
+use crate::real::error::RealError;
+use crate::trained::{Figures, shard_file, shard_paths};
+use gaia_config::{KeepModel, Plan};
+use gaia_core::application::{Application, Attachment};
+use gaia_core::types::ShardLayout;
+
+/// The shards of a data center's model that servers of this process write.
+#[derive(Clone)]
+pub(in crate::real) struct ModelKeeper {
+    folder: PathBuf,
+    plan: Arc<Plan>,
+    attachments: BTreeMap<String, Attachment>,
+    metric: &'static str,
+}
+
+impl ModelKeeper {
+    /// `None` if data centers do not keep the model.
+    ///
+    /// # Errors
+    /// [`RealError::NoModelFolder`] if they do, and there is no folder for it.
+    pub(in crate::real) fn of(
+        plan: &Arc<Plan>,
+        application: &dyn Application,
+        folder: Option<&Path>,
+    ) -> Result<Option<Self>, RealError> {
+        if plan.model.keep == KeepModel::Coordinator {
+            return Ok(None);
+        }
+        let folder = folder.ok_or(RealError::NoModelFolder)?.to_owned();
+        let (attachments, metric) = (application.attachments(), application.metric().name);
+        Ok(Some(Self { folder, plan: plan.clone(), attachments, metric }))
+    }
+
+    /// Writes a shard, whole or not at all.
+    ///
+    /// # Errors
+    /// [`RealError::ModelUnwritten`] if it cannot be written.
+    pub(in crate::real) fn write(
+        &self,
+        layout: &ShardLayout,
+        values: &[f32],
+        kept: KeptModel,
+    ) -> Result<(), RealError> {
+        let KeptModel { clock, objective, metric, is_best } = kept;
+        let figures = Figures { clock, objective, metric: (self.metric, metric) };
+        let (shard, bytes) = shard_file(&self.plan, layout, values, &self.attachments, &figures);
+        let paths = shard_paths(&self.folder, shard, is_best);
+        paths.into_iter().try_for_each(|path| {
+            write_whole(&path, &bytes).map_err(|reason| RealError::ModelUnwritten { path, reason })
+        })
+    }
+}
+
+/// Writes a file under another name in its folder, which is created, and renames it.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension("part");
+    fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new("")))?;
+    fs::write(&draft, bytes)?;
+    fs::rename(&draft, path)
+}

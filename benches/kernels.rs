@@ -114,6 +114,7 @@ fn convolution(_: &mut Criterion) {
             let config =
                 ConvolutionalNetworkConfig { filters: filters.into(), batch, ..Default::default() };
             let examples = DenseExamples {
+                class_names: None,
                 shape,
                 classes: 10,
                 features: Features::Floats(numbers(batch * shape.values())),

@@ -200,7 +200,7 @@ pub(crate) struct PaperFlags {
 /// A trained model, and the settings of its data.
 #[derive(Debug, Args)]
 pub(crate) struct TrainedFlags {
-    /// The file of the model: model.safetensors in the directory of a run
+    /// The model: model.safetensors in the directory of a run, or the folder of all its shards
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     /// Override one setting of the run that has trained the model, such as app.data.source

@@ -2,18 +2,21 @@
 
 use super::trained::Trained;
 use super::{Failure, PredictFlags, Terminal};
-use gaia_data::{PredictionFormat, TrainedOver};
+use gaia_data::{DataError, TableWriter, TrainedOver};
 
 /// Writes what a model predicts of the examples in some files.
 pub(super) fn predict(flags: &PredictFlags, terminal: &Terminal) -> Result<(), Failure> {
-    // A file that cannot be written is known before any work.
-    PredictionFormat::of(&flags.out).map_err(Failure::usage)?;
+    // A name that says no format is refused before any work.
+    TableWriter::check_name(&flags.out).map_err(Failure::Data)?;
     let trained = Trained::read(&flags.trained, Some(&flags.data))?;
     let over = TrainedOver::read(trained.application()?, &trained.model, trained.plan.seed);
     let over = over.map_err(|error| trained.failed(error))?;
 
     let predictions = over.predictions();
-    predictions.write(&flags.out).map_err(Failure::run)?;
+    predictions.write(&flags.out).map_err(|error| match error {
+        DataError::Unwritable { .. } => Failure::run(error),
+        other => Failure::Data(other),
+    })?;
     let (rows, columns) = (predictions.len(), predictions.columns.len());
     terminal.line(&format!("{}: {rows} rows of {columns} columns", flags.out.display()));
     terminal.result(&serde_json::json!({

@@ -302,6 +302,7 @@ fn add_deltas(task: &mut dyn Task, clock: Clock, model: &Model, sums: &mut [f64]
 fn dense(examples: usize, width: usize, classes: usize) -> DenseExamples {
     let mut random = Seed(6).random();
     DenseExamples {
+        class_names: None,
         shape: Shape::row(width),
         classes,
         features: Features::Floats((0..examples * width).map(|_| number(&mut random)).collect()),

@@ -52,7 +52,9 @@ fn predict(bench: &Bench, model: &str, data: &str) -> Vec<Vec<String>> {
     let names = reader.metadata().file_metadata().schema_descr();
     let names: Vec<String> = names.columns().iter().map(|column| column.name().into()).collect();
     assert_eq!(rows[0], names);
-    assert!(!bench.path("p.csv.partial").exists() && !bench.path("p.parquet.partial").exists());
+    let files = std::fs::read_dir(bench.path("")).unwrap().map(|entry| entry.unwrap().file_name());
+    let partial = |name: std::ffi::OsString| name.to_string_lossy().ends_with(".partial");
+    assert!(!files.into_iter().any(partial));
     rows
 }
 
@@ -166,4 +168,64 @@ fn documents_have_the_share_of_each_topic() {
         assert!((one[at] + two[at] - 1.0).abs() < 1e-5);
         assert_eq!(topic == 2.0, two[at] > one[at]);
     }
+}
+
+#[test]
+fn rows_of_columns_are_predicted_by_the_names_of_their_columns() {
+    let bench = Bench::new();
+    let row = |at: u32| {
+        let (label, x) = if at.is_multiple_of(2) { ("cat", 1.0) } else { ("dog", -1.0) };
+        format!("{x},{},{label},{}\n", at % 5, at % 3)
+    };
+    let rows: String = (0..80).map(row).collect();
+    bench.write("train.csv", format!("x,noise,kind,more\n{rows}"));
+    // In another order, with a column that the model does not know, and without labels.
+    bench.write("given.csv", "id,more,noise,x\n7,0,1,1.0\n8,1,0,-1.0\n");
+    bench.write("labelled.csv", "kind,more,noise,x\ncat,0,1,1.0\ndog,1,0,-1.0\ncat,1,1,-1.0\n");
+    bench.write("strange.csv", "kind,more,noise,x\ncow,0,1,1.0\ndog,0,1,1.0\n");
+    bench.write("short.csv", "kind,more,x\ncat,0,1.0\n");
+    for kind in ["softmax-regression", "logistic-regression"] {
+        let keys =
+            "data = { source = \"csv\", path = \"train.csv\", columns = { label = \"kind\" } }";
+        let model = bench.train(kind, kind, keys);
+        let rows = predict(&bench, &model, "given.csv");
+        assert_eq!(rows[0][..2], ["example", "class"]);
+        assert_eq!([&*rows[1][1], &*rows[2][1]], ["cat", "dog"], "{kind}");
+        if kind == "softmax-regression" {
+            assert_eq!(rows[0][2..], ["probability.cat", "probability.dog"]);
+        }
+
+        let rows = predict(&bench, &model, "labelled.csv");
+        assert_eq!(rows[0][1..3], ["label", "class"]);
+        assert_eq!((&*rows[3][1], &*rows[3][2]), ("cat", "dog"), "{kind}");
+        let found = bench.json(&["evaluate", &model, "--data", "labelled.csv"]);
+        let accuracy = found["metric"]["value"].as_f64().unwrap();
+        assert!((accuracy - 2.0 / 3.0).abs() < 1e-6, "{accuracy}");
+
+        for (data, says) in [
+            ("given.csv", "given.csv: found examples without labels, expected a label"),
+            ("strange.csv", "strange.csv: found the class \"cow\", expected one of the 2 classes"),
+            ("short.csv", "noise"),
+        ] {
+            let errors = bench.refusal(&["evaluate", &model, "--data", data]);
+            assert!(errors.contains(says), "{kind}, {data}:\n{errors}");
+        }
+    }
+}
+
+#[test]
+fn pairs_with_names_that_are_text_are_predicted() {
+    let bench = Bench::new();
+    let rows = (0..30_u32).flat_map(|user| (0..5_u32).map(move |item| (user, item)));
+    let rows =
+        rows.map(|(user, item)| format!("{},u{user},\"i, {item}\"\n", 1 + (user + item) % 4));
+    bench.write("train.csv", "stars,who,what\n".to_owned() + &rows.collect::<String>());
+    bench.write("pairs.csv", "what,who\n\"i, 2\",u7\n\"i, 2\",nobody\n");
+    let keys = "rank = 2\ndata = { source = \"csv\", path = \"train.csv\", \
+                columns = { user = \"who\", item = \"what\", rating = \"stars\" } }";
+    let model = bench.train("mf", "matrix-factorization", keys);
+    bench.gaia(&["predict", &model, "--data", "pairs.csv", "--out", "p.csv"]).assert().success();
+    let text = std::fs::read_to_string(bench.path("p.csv")).unwrap();
+    assert!(text.starts_with("user,item,prediction\nu7,\"i, 2\","), "{text}");
+    assert_eq!(text.lines().count(), 3);
 }

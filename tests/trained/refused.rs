@@ -52,7 +52,7 @@ fn each_mistake_is_one_error_that_says_where() {
         ),
         (
             &[predict, &model, "--data", "train.csv", "--out", "p.txt"],
-            &["p.txt", "expected .csv or .parquet"],
+            &["p.txt", "ends in .csv, .csv.gz or .parquet"],
         ),
         (&[predict, &model, "--out", "p.csv"], &["--data <PATH>"]),
     ];

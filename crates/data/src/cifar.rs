@@ -107,7 +107,7 @@ fn read<'a>(batches: impl IntoIterator<Item = &'a PathBuf>) -> Result<DenseExamp
     }
 
     let features = Features::Bytes(pixels);
-    Ok(DenseExamples { shape: SHAPE, classes: CLASSES, features, labels })
+    Ok(DenseExamples { shape: SHAPE, classes: CLASSES, class_names: None, features, labels })
 }
 
 const CLASSES: usize = 10;

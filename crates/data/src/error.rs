@@ -20,6 +20,14 @@ pub enum DataError {
         /// The operating system's reason.
         reason: std::io::Error,
     },
+    /// The operating system refused to write a file.
+    #[error("{}: cannot be written: {reason}", file.display())]
+    Unwritable {
+        /// The file.
+        file: PathBuf,
+        /// The operating system's reason.
+        reason: std::io::Error,
+    },
     /// A file is not what its format says.
     #[error("{}{place}: found {found}, expected {expected}", file.display())]
     Broken {

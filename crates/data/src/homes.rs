@@ -7,11 +7,12 @@ use super::split::{hold_out, split};
 use gaia_core::topology::DataHome;
 use gaia_core::types::Seed;
 use gaia_ml::ConfigError;
+use gaia_ml::columns::DataSource;
 use gaia_ml::config::DataConfig;
 use gaia_ml::divided::{Divided, Examples};
 
 /// A part of the data that is read, held out and split on its own.
-pub(super) struct Home<S: Default, G: Default> {
+pub(super) struct Home<S: DataSource, G: Default> {
     /// The data center that has the data, or all that share it.
     pub(super) name: String,
     pub(super) data: DataConfig<S, G>,
@@ -37,7 +38,7 @@ pub(super) fn homes<S, G>(
     validation: Option<&Path>,
 ) -> Result<Vec<Home<S, G>>, ConfigError>
 where
-    S: Copy + Default + PartialEq,
+    S: DataSource,
     G: Clone + Default,
 {
     if let Some(name) = data.at.keys().find(|name| all.iter().all(|home| home.name != **name)) {
@@ -87,7 +88,7 @@ where
     Ok(homes)
 }
 
-impl<S: Default, G: Default> Home<S, G> {
+impl<S: DataSource, G: Default> Home<S, G> {
     /// Holds out a share of the examples: those that train, and those that test.
     pub(super) fn hold_out<E: Examples>(&self, all: &E) -> (E, E) {
         let (train, test) = hold_out(all.len(), self.data.held_out, self.seed.child("held out"));

@@ -58,6 +58,7 @@ fn read_pair(folder: &Path, set: &str) -> Result<DenseExamples, DataError> {
 
     let largest = labels.iter().copied().max().unwrap_or(0);
     Ok(DenseExamples {
+        class_names: None,
         shape,
         classes: usize::from(largest).max(1) + 1,
         features: Features::Bytes(pixels),

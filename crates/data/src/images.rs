@@ -3,39 +3,77 @@
 use std::path::Path;
 
 use super::cifar::read_cifar;
-use super::digest::digest_of;
+use super::class_names::{places, union};
+use super::dense_tables::DenseTables;
+use super::digest::{digest_of, digest_of_examples};
 use super::error::{DataError, FilePosition};
+use super::feature_columns::difference;
 use super::files::folders_of;
 use super::homes::Home;
 use super::idx::read_idx;
-use super::summary::{DataShape, DataSummary, Part, disagreement, joined};
+use super::summary::{DataShape, DataSummary, DenseShape, Part, disagreement, joined};
 use super::synthetic::Generated;
+use super::table::TableFormat;
+use gaia_core::application::Names;
 use gaia_core::types::Seed;
 use gaia_ml::apps::ImageSource;
 use gaia_ml::divided::Divided;
 use gaia_ml::examples::{DenseExamples, Shape};
 
+/// The dense examples of one data center.
+pub(super) struct LocalImages {
+    images: Divided<DenseExamples>,
+    /// The names of the features, where each has one.
+    features: Option<Vec<String>>,
+}
+
 /// Reads the images of a home, or makes them, with the accuracy of what made them.
 pub(super) fn read<G: Clone + Default>(
     home: &Home<ImageSource, G>,
     make: impl FnOnce(Seed) -> Generated<DenseExamples>,
-) -> Result<(Divided<DenseExamples>, Option<f64>), DataError> {
-    let (train, test, best) = match home.data.source {
+) -> Result<(LocalImages, Option<f64>), DataError> {
+    let columns = &home.data.columns;
+    let (train, test, features, best) = match home.data.source {
         ImageSource::Synthetic => {
             let made = make(home.seed.child("synthetic"));
-            (made.train, made.test, Some(made.best_accuracy))
+            (made.train, made.test, None, Some(made.best_accuracy))
         }
-        source => {
+        ImageSource::Csv => {
+            let tables = DenseTables::new(TableFormat::csv(columns.separator), columns);
+            read_tables(home, tables)?
+        }
+        ImageSource::Parquet => read_tables(home, DenseTables::new(TableFormat::Parquet, columns))?,
+        source @ (ImageSource::Idx | ImageSource::Cifar) => {
             let (train, mut test) = read_folders(home.path()?, source)?;
             if let Some(validation) = &home.validation {
                 (_, test) = read_folders(validation, source)?;
                 check_shape(validation, &test, &train)?;
             }
-            (train, test, None)
+            (train, test, None, None)
         }
     };
     let labels = train.labels.clone();
-    Ok((home.split(train, test, &labels), best))
+    Ok((LocalImages { images: home.split(train, test, &labels), features }, best))
+}
+
+/// Examples that train and that test, and the names of their features. Nothing generated them.
+type Tables = (DenseExamples, DenseExamples, Option<Vec<String>>, Option<f64>);
+
+/// Reads the examples of a home from files of columns.
+fn read_tables<G: Clone + Default>(
+    home: &Home<ImageSource, G>,
+    mut tables: DenseTables<'_>,
+) -> Result<Tables, DataError> {
+    for path in [home.path()?].into_iter().chain(home.validation.as_deref()) {
+        tables.add_set(path)?;
+    }
+    let (mut sets, features) = tables.into_examples()?;
+    let all = sets.remove(0);
+    let (train, test) = match sets.pop() {
+        Some(validation) => (all, validation),
+        None => home.hold_out(&all),
+    };
+    Ok((train, test, features, None))
 }
 
 /// Checks that images of a validation set are as those that train.
@@ -52,37 +90,108 @@ fn check_shape(
     Err(DataError::broken(validation, FilePosition::Whole, found, expected))
 }
 
-pub(super) fn summary(images: &Divided<DenseExamples>) -> DataSummary {
-    let classes = images.train.classes.max(images.test.classes);
-    let shape = DataShape::of_images(images.train.shape, classes);
-    DataSummary::new(images, digest_of(images), shape)
-}
-
-/// The images of all data centers, of which this process has some. They have one shape, and the classes of all.
-pub(super) fn gathered(
-    parts: Vec<Part<'_, Divided<DenseExamples>>>,
-) -> Result<Divided<DenseExamples>, DataError> {
-    let first = parts[0].shape();
-    if let Some(other) = parts.iter().find(|part| part.shape().0 != first.0) {
-        let values =
-            (format!("images of {} pixels", other.shape().0), format!("{} pixels", first.0));
-        return Err(disagreement(other, &parts[0], values));
+impl LocalImages {
+    /// The number of training examples.
+    pub(super) fn len(&self) -> usize {
+        self.images.train.len()
     }
 
-    let classes = parts.iter().map(|part| part.shape().1).max().unwrap_or(first.1);
-    let mut all = joined(DenseExamples::empty(first.0, classes), parts);
-    (all.train.classes, all.test.classes) = (classes, classes);
-    Ok(all)
+    /// The digest of the held-out examples.
+    pub(super) fn digest_of_test(&self) -> u64 {
+        digest_of_examples(&self.images.test)
+    }
+
+    pub(super) fn summary(&self) -> DataSummary {
+        let Divided { train, test, .. } = &self.images;
+        let Shape { channels, height, width } = train.shape;
+        let shape = DenseShape {
+            channels,
+            height,
+            width,
+            classes: train.classes.max(test.classes),
+            class_names: train.class_names.clone(),
+            features: self.features.clone(),
+        };
+        DataSummary::new(&self.images, digest_of(&self.images), DataShape::Images(shape))
+    }
+
+    /// The examples with the classes of all data centers. Classes without names are named by their numbers.
+    fn in_model(self, all: &Names) -> Divided<DenseExamples> {
+        let mut images = self.images;
+        for examples in [&mut images.train, &mut images.test] {
+            let numbers = || numbered(examples.classes);
+            let places = places(&examples.class_names.clone().unwrap_or_else(numbers), all);
+            examples.labels.iter_mut().for_each(|label| *label = places[*label as usize]);
+        }
+        images
+    }
 }
 
-impl Part<'_, Divided<DenseExamples>> {
-    /// The shape of images and the number of classes.
-    fn shape(&self) -> (Shape, usize) {
-        match self.summary.shape {
-            DataShape::Images { channels, height, width, classes } => {
-                (Shape { channels, height, width }, classes)
-            }
-            _ => (Shape::row(0), 0),
+/// The numbers of classes without names, as names.
+fn numbered(classes: usize) -> Names {
+    Names::Numbers((0..classes as u64).collect())
+}
+
+/// The images of all data centers, of which this process has some, and the names of their features where each has one. They
+/// have one shape, and the classes of all.
+pub(super) fn gathered(
+    parts: Vec<Part<'_, LocalImages>>,
+) -> Result<(Divided<DenseExamples>, Option<Vec<String>>), DataError> {
+    let shapes: Vec<&DenseShape> = parts.iter().filter_map(Part::shape).collect();
+    let mut named =
+        shapes.iter().enumerate().filter_map(|(at, shape)| Some((at, shape.features.as_ref()?)));
+    if let Some((first, names)) = named.next()
+        && let Some((other, others)) = named.find(|(_, others)| *others != names)
+    {
+        return Err(disagreement(&parts[other], &parts[first], difference(others, names)));
+    }
+    let features = shapes.iter().find_map(|shape| shape.features.clone());
+
+    let shape = shapes[0].shape();
+    if let Some(other) = shapes.iter().position(|other| other.shape() != shape) {
+        let (one, values) = match &shapes[other].class_names {
+            Some(_) => ("examples", "features"),
+            None => ("images", "pixels"),
+        };
+        let found = format!("{one} of {} {values}", shapes[other].shape());
+        let values = (found, format!("{shape} {values}"));
+        return Err(disagreement(&parts[other], &parts[0], values));
+    }
+
+    let is_named = shapes.iter().any(|shape| shape.class_names.is_some());
+    let class_names = is_named.then(|| {
+        let names = |shape: &&DenseShape| {
+            shape.class_names.clone().unwrap_or_else(|| numbered(shape.classes))
+        };
+        union(shapes.iter().map(names).collect::<Vec<_>>().iter())
+    });
+    let most = shapes.iter().map(|shape| shape.classes).max().unwrap_or(0);
+    let classes = class_names.as_ref().map_or(most, Names::len);
+
+    let in_model = |local: LocalImages| match &class_names {
+        Some(all) => local.in_model(all),
+        None => local.images,
+    };
+    let parts = parts.into_iter().map(|part| part.map(in_model)).collect();
+    let mut all = joined(DenseExamples::empty(shape, classes), parts);
+    for examples in [&mut all.train, &mut all.test] {
+        (examples.classes, examples.class_names) = (classes, class_names.clone());
+    }
+    Ok((all, features))
+}
+
+impl DenseShape {
+    fn shape(&self) -> Shape {
+        let Self { channels, height, width, .. } = *self;
+        Shape { channels, height, width }
+    }
+}
+
+impl Part<'_, LocalImages> {
+    fn shape(&self) -> Option<&DenseShape> {
+        match &self.summary.shape {
+            DataShape::Images(shape) => Some(shape),
+            _ => None,
         }
     }
 }

@@ -7,9 +7,10 @@ use super::files::{files_of, folders_of};
 use super::homes::Home;
 use super::{cifar, idx, libsvm};
 use gaia_ml::apps::{DocumentSource, ImageSource, RatingSource, SparseSource};
+use gaia_ml::columns::DataSource;
 
 /// A source of data, which may be files.
-pub(super) trait Inventory: Copy + Default {
+pub(super) trait Inventory: DataSource {
     /// The files that a reader of this source opens. None of generated data.
     fn files(self, path: &Path) -> Result<Vec<PathBuf>, DataError>;
 }
@@ -29,7 +30,7 @@ impl Inventory for RatingSource {
     fn files(self, path: &Path) -> Result<Vec<PathBuf>, DataError> {
         match self {
             Self::Synthetic => Ok(Vec::new()),
-            Self::MovieLens => files_of(path),
+            Self::MovieLens | Self::Csv | Self::Parquet => files_of(path),
         }
     }
 }
@@ -42,6 +43,7 @@ impl Inventory for SparseSource {
                 let (train, test) = libsvm::files(path)?;
                 Ok([train, test].concat())
             }
+            Self::Csv | Self::Parquet => files_of(path),
         }
     }
 }
@@ -59,6 +61,7 @@ impl Inventory for ImageSource {
     fn files(self, path: &Path) -> Result<Vec<PathBuf>, DataError> {
         let in_folder = match self {
             Self::Synthetic => return Ok(Vec::new()),
+            Self::Csv | Self::Parquet => return files_of(path),
             Self::Idx => idx::files,
             Self::Cifar => cifar::files,
         };

@@ -10,11 +10,14 @@
 #![warn(missing_docs)]
 
 mod cifar;
+mod class_names;
 mod counted_names;
+mod dense_tables;
 mod digest;
 mod documents;
 mod docword;
 mod error;
+mod feature_columns;
 mod files;
 mod homes;
 mod idx;
@@ -26,12 +29,15 @@ mod movielens;
 mod name_index;
 mod own_data;
 mod rating_rows;
+mod rating_tables;
 mod ratings;
 mod source;
 mod sparse;
+mod sparse_tables;
 mod split;
 mod summary;
 pub mod synthetic;
+pub mod table;
 mod trained;
 
 use std::path::Path;
@@ -52,9 +58,8 @@ pub use movielens::read_movielens;
 pub use own_data::{OwnData, PlaceOfData};
 pub use split::{hold_out, split};
 pub use summary::DataSummary;
-pub use trained::{
-    PredictionColumn, PredictionFormat, PredictionValues, Predictions, TrainedOver, WriteError,
-};
+pub use table::TableWriter;
+pub use trained::{PredictionColumn, PredictionValues, Predictions, TrainedOver};
 
 /// Loads or generates the application's data and partitions it over the workers of each data center.
 ///

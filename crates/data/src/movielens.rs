@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::error::{DataError, FilePosition, shown};
 use super::files::files_of;
-use super::rating_rows::RatingRows;
+use super::rating_rows::{RATING_MAX, RatingRows, Values};
 use super::source::Source;
 use gaia_ml::examples::Ratings;
 
@@ -24,14 +24,6 @@ pub fn read_movielens(path: &Path) -> Result<Ratings, DataError> {
     let mut rows = RatingRows::default();
     rows.add_set(path, |rows| add_ratings(path, rows, Values::Given))?;
     Ok(rows.into_ratings().0.remove(0))
-}
-
-/// Whether every row has a rating.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Values {
-    Given,
-    /// Rows may end after the item. Their rating is not a number.
-    Optional,
 }
 
 /// Adds the ratings that a path names.
@@ -138,6 +130,3 @@ fn rating(text: &str) -> Result<f32, (String, String)> {
 fn is_header(line: &[u8]) -> bool {
     line.to_ascii_lowercase().starts_with(b"userid,movieid")
 }
-
-/// The largest absolute value of a rating.
-const RATING_MAX: f32 = 1000.0;

@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::digest::digest_of_examples;
 use super::documents::LocalDocuments;
 use super::error::DataError;
 use super::homes::{Home, homes};
+use super::images::LocalImages;
 use super::inventory::{Inventory, files_in};
 use super::ratings::LocalRatings;
+use super::sparse::LocalSparse;
 use super::summary::{DataShape, DataSummary, Part};
 use super::{documents, images, ratings, sparse, synthetic};
 use gaia_core::application::Application;
@@ -21,9 +22,9 @@ use gaia_ml::ConfigError;
 use gaia_ml::apps::{
     AppConfig, ImageSource, convolutional_network, perceptron, softmax_regression,
 };
+use gaia_ml::columns::DataSource;
 use gaia_ml::config::DataConfig;
-use gaia_ml::divided::Divided;
-use gaia_ml::examples::{DenseExamples, SparseExamples};
+use gaia_ml::examples::DenseExamples;
 
 /// The data of some data centers of a run, of one of them in most processes of a cluster.
 pub struct OwnData {
@@ -60,8 +61,8 @@ pub struct PlaceOfData {
 /// Data by kind, in the order of the places that it is from.
 enum Local {
     Ratings(Vec<LocalRatings>),
-    Images(Vec<Divided<DenseExamples>>),
-    Sparse(Vec<Divided<SparseExamples>>),
+    Images(Vec<LocalImages>),
+    Sparse(Vec<LocalSparse>),
     Documents(Vec<LocalDocuments>),
 }
 
@@ -155,8 +156,8 @@ impl OwnData {
     pub fn summaries(&self) -> Vec<DataSummary> {
         let mut summaries: Vec<DataSummary> = match &self.local {
             Local::Ratings(local) => local.iter().map(LocalRatings::summary).collect(),
-            Local::Images(local) => local.iter().map(images::summary).collect(),
-            Local::Sparse(local) => local.iter().map(sparse::summary).collect(),
+            Local::Images(local) => local.iter().map(LocalImages::summary).collect(),
+            Local::Sparse(local) => local.iter().map(LocalSparse::summary).collect(),
             Local::Documents(local) => local.iter().map(LocalDocuments::summary).collect(),
         };
         if self.is_validated {
@@ -195,13 +196,14 @@ impl OwnData {
                 Arc::new(ratings::build(&config, parts(places, local), &name)?)
             }
             (AppConfig::SoftmaxRegression(config), Local::Images(local)) => {
-                let images = images::gathered(parts(places, local))?;
+                let (images, features) = images::gathered(parts(places, local))?;
                 let train = &images.train;
                 check_parameters("data", "this large", train.width() * train.classes)?;
-                Arc::new(softmax_regression(&config, images, seed, &name))
+                let network = softmax_regression(&config, images, seed, &name);
+                Arc::new(network.with_feature_names(features))
             }
             (AppConfig::Perceptron(config), Local::Images(local)) => {
-                let images = images::gathered(parts(places, local))?;
+                let (images, features) = images::gathered(parts(places, local))?;
                 let mut inputs = images.train.width();
                 let mut parameters = 0_usize;
                 for &units in config.hidden.iter().chain([&images.train.classes]) {
@@ -209,14 +211,16 @@ impl OwnData {
                     inputs = units;
                 }
                 check_parameters("hidden", format!("{:?}", config.hidden), parameters)?;
-                Arc::new(perceptron(&config, images, seed, &name))
+                let network = perceptron(&config, images, seed, &name);
+                Arc::new(network.with_feature_names(features))
             }
             (AppConfig::ConvolutionalNetwork(config), Local::Images(local)) => {
-                let images = images::gathered(parts(places, local))?;
+                let (images, features) = images::gathered(parts(places, local))?;
                 config.check_shape(images.train.shape)?;
                 let parameters = config.parameters(images.train.shape, images.train.classes);
                 check_parameters("filters", format!("{:?}", config.filters), parameters)?;
-                Arc::new(convolutional_network(&config, images, seed, &name))
+                let network = convolutional_network(&config, images, seed, &name);
+                Arc::new(network.with_feature_names(features))
             }
             (AppConfig::LogisticRegression(config), Local::Sparse(local)) => {
                 Arc::new(sparse::build(&config, parts(places, local), &name)?)
@@ -234,8 +238,8 @@ impl OwnData {
             matches!(
                 (&self.local, &summary.shape),
                 (Local::Ratings(_), DataShape::Ratings(_))
-                    | (Local::Images(_), DataShape::Images { .. })
-                    | (Local::Sparse(_), DataShape::Sparse { .. })
+                    | (Local::Images(_), DataShape::Images(_))
+                    | (Local::Sparse(_), DataShape::Sparse(_))
                     | (Local::Documents(_), DataShape::Documents(_))
             )
         };
@@ -276,12 +280,8 @@ impl Local {
     fn digests_of_test(&self) -> Vec<u64> {
         match self {
             Self::Ratings(local) => local.iter().map(LocalRatings::digest_of_test).collect(),
-            Self::Images(local) => {
-                local.iter().map(|images| digest_of_examples(&images.test)).collect()
-            }
-            Self::Sparse(local) => {
-                local.iter().map(|examples| digest_of_examples(&examples.test)).collect()
-            }
+            Self::Images(local) => local.iter().map(LocalImages::digest_of_test).collect(),
+            Self::Sparse(local) => local.iter().map(LocalSparse::digest_of_test).collect(),
             Self::Documents(local) => local.iter().map(LocalDocuments::digest_of_test).collect(),
         }
     }
@@ -290,8 +290,8 @@ impl Local {
     fn len(&self) -> usize {
         match self {
             Self::Ratings(local) => local.iter().map(LocalRatings::len).sum(),
-            Self::Images(local) => local.iter().map(|images| images.train.len()).sum(),
-            Self::Sparse(local) => local.iter().map(|examples| examples.train.len()).sum(),
+            Self::Images(local) => local.iter().map(LocalImages::len).sum(),
+            Self::Sparse(local) => local.iter().map(LocalSparse::len).sum(),
             Self::Documents(local) => local.iter().map(LocalDocuments::len).sum(),
         }
     }
@@ -326,7 +326,7 @@ fn with_best<L>(
 }
 
 /// Where data comes from: its files, or what generated it and the best figure of that.
-fn named<S: Default, G: Default>(
+fn named<S: DataSource, G: Default>(
     data: &DataConfig<S, G>,
     homes: &[Home<S, G>],
     made: &str,
@@ -345,7 +345,7 @@ fn files_of_homes<S: Inventory, G: Default>(
 }
 
 /// Where the files of all homes are. `None` of generated data.
-fn files_in_words<S: Default, G: Default>(
+fn files_in_words<S: DataSource, G: Default>(
     data: &DataConfig<S, G>,
     homes: &[Home<S, G>],
 ) -> Option<String> {
@@ -357,7 +357,7 @@ fn files_in_words<S: Default, G: Default>(
     Some(paths?.join(", "))
 }
 
-fn places<S: Default, G: Default>(homes: Vec<Home<S, G>>) -> Vec<DataHome> {
+fn places<S: DataSource, G: Default>(homes: Vec<Home<S, G>>) -> Vec<DataHome> {
     let place = |home: Home<S, G>| DataHome { name: home.name, workers: home.workers };
     homes.into_iter().map(place).collect()
 }

@@ -7,6 +7,14 @@ use super::name_index::NameIndex;
 use gaia_core::application::Names;
 use gaia_ml::examples::Ratings;
 
+/// Whether every row has a rating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Values {
+    Given,
+    /// Rows may end after the item, and the column of ratings may be missing. Their rating is not a number.
+    Optional,
+}
+
 /// Sets of ratings, such as those that train and those of a validation set, with the users and items of all.
 #[derive(Default)]
 pub(super) struct RatingRows {
@@ -90,3 +98,6 @@ impl RatingRows {
 
 /// Positions are 32-bit, and three times this many bytes must fit in memory.
 const RATINGS_MAX: usize = 1 << 30;
+
+/// The largest absolute value of a rating.
+pub(super) const RATING_MAX: f32 = 1000.0;

@@ -1,18 +1,23 @@
 //! Matrix factorisation from the ratings of each data center: users and items are those of all.
 
+use std::path::Path;
+
 use super::counted_names::CountedNames;
 use super::digest::{digest_of, digest_of_named};
 use super::error::DataError;
 use super::homes::Home;
-use super::movielens::{Values, add_ratings};
+use super::movielens::add_ratings;
 use super::own_data::check_parameters;
-use super::rating_rows::RatingRows;
+use super::rating_rows::{RatingRows, Values};
+use super::rating_tables::add_tables;
 use super::summary::{DataShape, DataSummary, Part, RatingShape, disagreement, joined};
 use super::synthetic;
+use super::table::TableFormat;
 use gaia_core::application::Names;
 use gaia_ml::apps::{
     MatrixFactorization, MatrixFactorizationConfig, RatingGenerator, RatingSource, RatingTotals,
 };
+use gaia_ml::config::DataConfig;
 use gaia_ml::divided::Divided;
 use gaia_ml::examples::Ratings;
 
@@ -32,10 +37,10 @@ pub(super) fn read(home: &Home<RatingSource, RatingGenerator>) -> Result<LocalRa
             let names = [numbers(all.users), numbers(all.items)];
             (vec![all], names)
         }
-        RatingSource::MovieLens => {
+        _ => {
             let mut rows = RatingRows::default();
             for path in [home.path()?].into_iter().chain(home.validation.as_deref()) {
-                rows.add_set(path, |rows| add_ratings(path, rows, Values::Given))?;
+                rows.add_set(path, |rows| add_files(&home.data, path, rows, Values::Given))?;
             }
             rows.into_ratings()
         }
@@ -47,6 +52,23 @@ pub(super) fn read(home: &Home<RatingSource, RatingGenerator>) -> Result<LocalRa
     };
     let groups = train.user.clone();
     Ok(LocalRatings { ratings: home.split(train, test, &groups), names })
+}
+
+/// Adds the ratings of the files that a path names.
+pub(super) fn add_files(
+    data: &DataConfig<RatingSource, RatingGenerator>,
+    path: &Path,
+    rows: &mut RatingRows,
+    values: Values,
+) -> Result<(), DataError> {
+    let columns = &data.columns;
+    let format = match data.source {
+        RatingSource::Synthetic => return Ok(()),
+        RatingSource::MovieLens => return add_ratings(path, rows, values),
+        RatingSource::Csv => TableFormat::csv(columns.separator),
+        RatingSource::Parquet => TableFormat::Parquet,
+    };
+    add_tables(path, format, columns, rows, values)
 }
 
 impl LocalRatings {

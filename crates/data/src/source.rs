@@ -65,6 +65,11 @@ impl<'a> Source<'a> {
         &self.file
     }
 
+    /// All bytes of the file.
+    pub(super) fn into_bytes(self) -> Box<dyn BufRead + 'a> {
+        self.bytes
+    }
+
     /// The next line without its end, and its number from 1; `None` at the end of the file.
     pub(super) fn row(&mut self) -> Result<Option<(u64, &[u8])>, DataError> {
         self.line.clear();
@@ -158,7 +163,7 @@ pub(super) fn width_max(entries: usize) -> usize {
 }
 
 /// The error of a file that cannot be read to its end.
-fn unpack_error(file: &Path, place: FilePosition, reason: std::io::Error) -> DataError {
+pub(super) fn unpack_error(file: &Path, place: FilePosition, reason: std::io::Error) -> DataError {
     match reason.kind() {
         ErrorKind::FileTooLarge => {
             let expected = format!(
@@ -182,10 +187,10 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// Bytes of the decompressed file for each byte of the compressed one.
-const EXPANSION_MAX: u64 = 100;
+pub(super) const EXPANSION_MAX: u64 = 100;
 
 /// Bytes that any gzip file may expand to, however small it is: a small file may repeat one value many times.
-const UNPACKED_BYTES_FREE: u64 = 1 << 26;
+pub(super) const UNPACKED_BYTES_FREE: u64 = 1 << 26;
 
 /// Features or words that any file may have, however few its entries are.
 const WIDTH_FREE: usize = 1 << 20;
@@ -194,4 +199,4 @@ const WIDTH_FREE: usize = 1 << 20;
 const WIDTH_PER_ENTRY: usize = 64;
 
 /// Bytes in one row. A file without line ends must not fill the memory.
-const ROW_BYTES_MAX: u64 = 1 << 24;
+pub(super) const ROW_BYTES_MAX: u64 = 1 << 24;

@@ -3,12 +3,16 @@
 //! Sizes and names are in it and no example. Nodes exchange summaries at the start of a run in which each data center has
 //! data of its own.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
+use super::class_names::CLASSES_MAX;
 use super::counted_names::CountedNames;
 use super::error::DataError;
+use super::name_index::{NAME_BYTES_MAX, is_sound};
+use gaia_core::application::Names;
 use gaia_ml::divided::{Divided, Examples};
-use gaia_ml::examples::Shape;
 
 /// The summary of one data center's data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,16 +32,8 @@ pub struct DataSummary {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum DataShape {
     Ratings(RatingShape),
-    Images {
-        channels: usize,
-        height: usize,
-        width: usize,
-        classes: usize,
-    },
-    /// Sparse examples of this many features.
-    Sparse {
-        width: usize,
-    },
+    Images(DenseShape),
+    Sparse(SparseShape),
     Documents(DocumentShape),
 }
 
@@ -48,6 +44,30 @@ pub(super) struct RatingShape {
     pub(super) items: CountedNames,
     /// The sum of all training ratings.
     pub(super) sum: f64,
+}
+
+/// Dense examples of one shape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct DenseShape {
+    pub(super) channels: usize,
+    pub(super) height: usize,
+    pub(super) width: usize,
+    pub(super) classes: usize,
+    /// The names of the classes, where the data has names for them.
+    pub(super) class_names: Option<Names>,
+    /// The names of the features, where each has one.
+    pub(super) features: Option<Vec<String>>,
+}
+
+/// Sparse examples of two classes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct SparseShape {
+    /// The number of features.
+    pub(super) width: usize,
+    /// The names of the classes that there are, one or two, where the data has names for them.
+    pub(super) class_names: Option<Names>,
+    /// The names of the features, where each has one.
+    pub(super) features: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,12 +107,19 @@ impl DataSummary {
             DataShape::Ratings(ratings) => {
                 known(&ratings.users) && known(&ratings.items) && ratings.sum.is_finite()
             }
-            DataShape::Images { channels, height, width, classes } => {
-                let pixels =
-                    channels.checked_mul(*height).and_then(|rows| rows.checked_mul(*width));
-                pixels.is_some_and(|pixels| (1..SIZE_MAX).contains(&pixels)) && *classes < SIZE_MAX
+            DataShape::Images(dense) => {
+                let rows = dense.channels.checked_mul(dense.height);
+                let values = rows.and_then(|rows| rows.checked_mul(dense.width));
+                let is_named = |values| are_names(dense.features.as_deref(), values);
+                values.is_some_and(|values| (1..SIZE_MAX).contains(&values) && is_named(values))
+                    && dense.classes <= CLASSES_MAX
+                    && are_classes(dense.class_names.as_ref(), dense.classes..=dense.classes)
             }
-            DataShape::Sparse { width } => *width < SIZE_MAX,
+            DataShape::Sparse(SparseShape { width, class_names, features }) => {
+                *width < SIZE_MAX
+                    && are_classes(class_names.as_ref(), 1..=2)
+                    && are_names(features.as_deref(), *width)
+            }
             DataShape::Documents(DocumentShape { counts, vocabulary }) => {
                 let tokens = counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
                 tokens.is_some_and(|tokens| tokens < u64::from(u32::MAX))
@@ -102,6 +129,17 @@ impl DataSummary {
         let few = self.train < EXAMPLES_MAX && self.test < EXAMPLES_MAX;
         few && self.train > 0 && is_shaped
     }
+}
+
+/// Whether names that were received, if any, can be those of so many features.
+fn are_names(names: Option<&[String]>, count: usize) -> bool {
+    let is_short = |name: &String| name.len() <= NAME_BYTES_MAX;
+    names.is_none_or(|names| names.len() == count && names.iter().all(is_short))
+}
+
+/// Whether names that were received, if any, can be those of so many classes.
+fn are_classes(names: Option<&Names>, count: RangeInclusive<usize>) -> bool {
+    names.is_none_or(|names| count.contains(&names.len()) && is_sound(names))
 }
 
 /// All examples of a run, of which this process has those of some data centers. `none` is no example, of the right shape.
@@ -129,24 +167,15 @@ pub(super) fn disagreement<L>(
     }
 }
 
-impl DataShape {
-    pub(super) fn of_images(shape: Shape, classes: usize) -> Self {
-        let Shape { channels, height, width } = shape;
-        Self::Images { channels, height, width, classes }
-    }
-}
-
 /// Examples of one data center.
 const EXAMPLES_MAX: u64 = 1 << 40;
 
-/// Features, classes.
+/// Features.
 const SIZE_MAX: usize = 1 << 40;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name_index::NAME_BYTES_MAX;
-    use gaia_core::application::Names;
 
     fn summary(shape: DataShape) -> DataSummary {
         DataSummary { train: 3, test: 1, digest: 0, validation: None, shape }
@@ -172,15 +201,26 @@ mod tests {
                 words.map(|words| words.iter().map(|word| (*word).to_owned()).collect());
             summary(DataShape::Documents(DocumentShape { counts: counts.to_vec(), vocabulary }))
         };
-        let images =
-            |height, width| summary(DataShape::Images { channels: 1, height, width, classes: 2 });
+        let dense = |height, width, class_names, features: Option<&[&str]>| {
+            let features = features.map(|names| names.iter().map(|&name| name.into()).collect());
+            let (channels, classes) = (1, 2);
+            let shape = DenseShape { channels, height, width, classes, class_names, features };
+            summary(DataShape::Images(shape))
+        };
+        let images = |height, width| dense(height, width, None, None);
+        let sparse = |width, class_names, features: Option<Vec<String>>| {
+            summary(DataShape::Sparse(SparseShape { width, class_names, features }))
+        };
+        let classes = |numbers: &[u64]| Some(Names::Numbers(numbers.to_vec()));
 
         for sound in [
             ratings(&[(2, 1), (5, 2)], 7.0),
             named(&["a", "b"]),
             documents(&[1, 0, 5], Some(&["a", "b", "c"])),
             images(2, 2),
-            summary(DataShape::Sparse { width: 4 }),
+            dense(1, 2, classes(&[3, 5]), Some(&["a", "b"])),
+            sparse(4, None, None),
+            sparse(1, classes(&[1]), Some(vec!["a".into()])),
         ] {
             assert!(sound.is_sound(), "{sound:?}");
             assert!(!DataSummary { train: 0, ..sound }.is_sound());
@@ -197,7 +237,13 @@ mod tests {
             documents(&[u64::MAX, 2], None),
             images(usize::MAX, 2),
             images(0, 2),
-            summary(DataShape::Sparse { width: usize::MAX }),
+            dense(1, 2, classes(&[3]), None),
+            dense(1, 2, classes(&[5, 3]), None),
+            dense(1, 2, None, Some(&["a"])),
+            sparse(usize::MAX, None, None),
+            sparse(4, classes(&[]), None),
+            sparse(4, classes(&[1, 2, 3]), None),
+            sparse(2, None, Some(vec!["a".into()])),
         ] {
             assert!(!broken.is_sound(), "{broken:?}");
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::columns::{Columns, DataSource};
 use gaia_core::types::Clock;
 
 /// Where examples come from and how they are partitioned: the `[app.data]` table.
@@ -14,9 +15,13 @@ use gaia_core::types::Clock;
 /// `S` names the sources that an application has, `G` holds the sizes of its generator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[serde(bound(
+    serialize = "S: DataSource + Serialize, G: Default + Serialize",
+    deserialize = "S: DataSource + Deserialize<'de>, G: Default + Deserialize<'de>"
+))]
 pub struct DataConfig<S, G>
 where
-    S: Default,
+    S: DataSource,
     G: Default,
 {
     /// `synthetic`, which needs no file, or the format of the files at `path`.
@@ -35,6 +40,9 @@ where
     /// What differs in a data center, by its name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub at: BTreeMap<String, DataAt<S>>,
+    /// Which columns hold what, for `csv` and `parquet`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub columns: S::Columns,
     /// Sizes of the generator, for `source = "synthetic"`.
     pub synthetic: G,
 }
@@ -95,7 +103,7 @@ pub struct ConfigError {
     pub expected: String,
 }
 
-impl<S: Default, G: Default> Default for DataConfig<S, G> {
+impl<S: DataSource, G: Default> Default for DataConfig<S, G> {
     fn default() -> Self {
         Self {
             source: S::default(),
@@ -104,6 +112,7 @@ impl<S: Default, G: Default> Default for DataConfig<S, G> {
             split: Split::Even,
             skew: 1.0,
             at: BTreeMap::new(),
+            columns: S::Columns::default(),
             synthetic: G::default(),
         }
     }
@@ -126,7 +135,7 @@ impl ConfigError {
     }
 }
 
-impl<S: Default + Copy + PartialEq, G: Clone + Default> DataConfig<S, G> {
+impl<S: DataSource, G: Clone + Default> DataConfig<S, G> {
     /// Checks what holds for every application; `splits` are the ones it knows.
     pub(super) fn validate(&self, splits: &[Split]) -> Result<(), ConfigError> {
         if self.source != S::default() && self.path.is_none() && self.at.is_empty() {
@@ -136,7 +145,7 @@ impl<S: Default + Copy + PartialEq, G: Clone + Default> DataConfig<S, G> {
         for name in self.at.keys() {
             self.in_data_center(name).validate_shares(&format!("data.at.{name}"), splits)?;
         }
-        Ok(())
+        self.columns.validate()
     }
 
     /// Checks how examples are held out and split.
@@ -197,6 +206,10 @@ impl<S: Default + Copy + PartialEq, G: Clone + Default> DataConfig<S, G> {
         }
         own
     }
+}
+
+fn is_default<C: Columns>(columns: &C) -> bool {
+    *columns == C::default()
 }
 
 /// Whether a path holds `{dc}`.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use gaia_core::application::Names;
+
 /// Ratings that users gave to items, in columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ratings {
@@ -36,6 +38,8 @@ pub struct DenseExamples {
     pub shape: Shape,
     /// Number of classes.
     pub classes: usize,
+    /// The names of the classes, in their order, where the data has names for them.
+    pub class_names: Option<Names>,
     /// `labels.len() × shape.values()` values, example by example.
     pub features: Features,
     /// The class of each example, below `classes`.
@@ -64,6 +68,8 @@ pub struct SparseExamples {
     pub values: Vec<f32>,
     /// +1 or -1 for each example.
     pub labels: Vec<f32>,
+    /// The names of the classes -1 and +1, where the data has names for them.
+    pub class_names: Option<Names>,
 }
 
 /// Documents as bags of words.
@@ -138,6 +144,21 @@ impl fmt::Display for Shape {
     }
 }
 
+impl Features {
+    /// The values as a network sees them.
+    fn into_floats(self) -> Vec<f32> {
+        match self {
+            Self::Floats(values) => values,
+            Self::Bytes(values) => values.into_iter().map(of_pixel).collect(),
+        }
+    }
+}
+
+/// The value that a pixel stands for.
+fn of_pixel(value: u8) -> f32 {
+    f32::from(value) * (1.0 / 255.0)
+}
+
 impl DenseExamples {
     /// Number of examples.
     pub fn len(&self) -> usize {
@@ -156,14 +177,15 @@ impl DenseExamples {
 
     /// No examples of a shape.
     pub fn empty(shape: Shape, classes: usize) -> Self {
-        Self { shape, classes, features: Features::Bytes(Vec::new()), labels: Vec::new() }
+        let features = Features::Bytes(Vec::new());
+        Self { shape, classes, class_names: None, features, labels: Vec::new() }
     }
 
-    /// Adds examples of the same shape. The classes are those of both.
+    /// Adds examples of the same shape. The classes are those of both. Features in two forms become numbers.
     ///
     /// # Panics
     ///
-    /// Where `other` has another shape, or features in another form and both have examples.
+    /// Where `other` has another shape.
     pub fn append(&mut self, other: Self) {
         assert_eq!(self.shape, other.shape);
         if self.is_empty() {
@@ -175,7 +197,10 @@ impl DenseExamples {
         match (&mut self.features, other.features) {
             (Features::Bytes(all), Features::Bytes(more)) => all.extend(more),
             (Features::Floats(all), Features::Floats(more)) => all.extend(more),
-            _ => panic!("features in two forms"),
+            (all, more) => {
+                let one = std::mem::replace(all, Features::Floats(Vec::new())).into_floats();
+                *all = Features::Floats([one, more.into_floats()].concat());
+            }
         }
         self.labels.extend(other.labels);
         self.classes = self.classes.max(other.classes);
@@ -195,7 +220,7 @@ impl DenseExamples {
             ),
         };
         let labels = positions.iter().map(|&at| self.labels[at as usize]).collect();
-        Self { features, labels, ..*self }
+        Self { features, labels, class_names: self.class_names.clone(), ..*self }
     }
 
     /// Writes one example's features into `out`, [`Self::width`] long.
@@ -214,7 +239,7 @@ impl DenseExamples {
             Features::Floats(values) => out.copy_from_slice(&values[range]),
             Features::Bytes(values) => {
                 for (out, &value) in out.iter_mut().zip(&values[range]) {
-                    *out = f32::from(value) * (1.0 / 255.0);
+                    *out = of_pixel(value);
                 }
             }
         }
@@ -224,7 +249,8 @@ impl DenseExamples {
 impl SparseExamples {
     /// No examples of `width` features.
     pub fn empty(width: usize) -> Self {
-        Self { width, offsets: vec![0], columns: vec![], values: vec![], labels: vec![] }
+        let (offsets, columns, values, labels) = (vec![0], vec![], vec![], vec![]);
+        Self { width, offsets, columns, values, labels, class_names: None }
     }
 
     /// Adds one example; `columns` strictly ascending and below `width`, `label` +1 or -1.
@@ -265,7 +291,8 @@ impl SparseExamples {
     /// The examples at some positions, in their order.
     #[must_use]
     pub fn select(&self, positions: &[u32]) -> Self {
-        let mut selected = Self::empty(self.width);
+        let mut selected =
+            Self { class_names: self.class_names.clone(), ..Self::empty(self.width) };
         for &position in positions {
             let (columns, values) = self.example(position as usize);
             selected.push(columns, values, self.labels[position as usize]);

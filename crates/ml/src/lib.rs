@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod apps;
+pub mod columns;
 pub mod config;
 pub mod divided;
 pub mod examples;

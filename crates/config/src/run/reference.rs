@@ -23,6 +23,7 @@ use gaia_ml::apps::{
     PlantedGenerator, RatingGenerator, SoftmaxRegressionConfig, TeacherGenerator, TopicGenerator,
     TopicModelConfig,
 };
+use gaia_ml::columns::{DenseColumns, RatingColumns, SparseColumns};
 use gaia_ml::config::DataConfig;
 
 const REFERENCE: &str = include_str!("../../../../config/reference.toml");
@@ -161,8 +162,16 @@ fn every_key_in_the_code_is_in_the_reference() {
 }
 
 /// Keys in blocks whose absence means something else than any value.
-const NO_DEFAULT: [&str; 6] =
-    ["data", "evaluate_examples", "examples_per_second", "overlap", "vocabulary_path", "where"];
+const NO_DEFAULT: [&str; 8] = [
+    "data",
+    "evaluate_examples",
+    "examples_per_second",
+    "features",
+    "overlap",
+    "shape",
+    "vocabulary_path",
+    "where",
+];
 
 /// Every table, and the keys that the code reads in it.
 fn tables() -> Vec<(&'static str, &'static [&'static str])> {
@@ -176,6 +185,9 @@ fn tables() -> Vec<(&'static str, &'static [&'static str])> {
         ("app", keys::<TopicModelConfig>()),
         ("app.data", keys::<DataConfig<ImageSource, MixtureGenerator>>()),
         ("app.data", keys::<CorpusConfig>()),
+        ("app.data.columns", keys::<RatingColumns>()),
+        ("app.data.columns", keys::<DenseColumns>()),
+        ("app.data.columns", keys::<SparseColumns>()),
         ("app.data.synthetic", keys::<RatingGenerator>()),
         ("app.data.synthetic", keys::<MixtureGenerator>()),
         ("app.data.synthetic", keys::<TeacherGenerator>()),

@@ -236,7 +236,13 @@ fn draw_dense(
     let mut make = |count: usize| {
         let mut features = vec![0.0; count * shape.values()];
         let labels = features.chunks_exact_mut(shape.values()).map(&mut draw).collect();
-        DenseExamples { shape, classes, features: Features::Floats(features), labels }
+        DenseExamples {
+            shape,
+            classes,
+            class_names: None,
+            features: Features::Floats(features),
+            labels,
+        }
     };
     let tests = held_out_count(examples, held_out);
     let test = make(tests);

@@ -3,33 +3,36 @@
 //! The data is that of one path, whatever data centers the model was trained in. Of a format with test files the test set
 //! is taken, since the rest is likely to have trained the model; of others all examples are.
 
+mod classes;
+mod images;
 mod predictions;
 mod ratings;
+mod sparse;
 mod write;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use self::images::GivenImages;
 use self::ratings::GivenRatings;
+use self::sparse::GivenSparse;
 use super::docword::{read_docword, read_vocabulary};
-use super::error::{DataError, FilePosition};
-use super::images::read_folders;
-use super::libsvm::read_libsvm;
-use gaia_core::application::{Application, Attachment, Evaluation, Metric};
+use super::error::DataError;
+use gaia_core::application::{Application, Evaluation, Metric};
 use gaia_core::types::{Model, Seed};
 use gaia_ml::ConfigError;
 use gaia_ml::apps::{
-    AppConfig, CLASSES, Completion, ImageSource, LogisticRegression, LogisticRegressionConfig,
-    Network, TokenCounts, TopicModel, TopicModelConfig, convolutional_network, perceptron,
-    softmax_regression,
+    AppConfig, Completion, TokenCounts, TopicModel, TopicModelConfig, convolutional_network,
+    perceptron, softmax_regression,
 };
+use gaia_ml::columns::DataSource;
 use gaia_ml::config::DataConfig;
 use gaia_ml::divided::{Divided, Examples};
-use gaia_ml::examples::{DenseExamples, Documents, SparseExamples};
+use gaia_ml::examples::Documents;
 use gaia_model::TrainedModel;
 
+use self::predictions::{largest, numbers};
 pub use predictions::{PredictionColumn, PredictionValues, Predictions};
-pub use write::{PredictionFormat, WriteError};
 
 /// A trained model, and examples that it is given.
 pub struct TrainedOver {
@@ -40,8 +43,8 @@ pub struct TrainedOver {
 /// The application over the examples, which its only worker has, both to train on and held out.
 enum Given {
     Ratings(GivenRatings),
-    Images(Network, DenseExamples),
-    Sparse(LogisticRegression, SparseExamples),
+    Images(GivenImages),
+    Sparse(GivenSparse),
     Documents(TopicModel, Documents),
 }
 
@@ -60,22 +63,24 @@ impl TrainedOver {
                 return Ok(Self { given: Given::Ratings(ratings), model });
             }
             AppConfig::SoftmaxRegression(config) => {
-                let images = images(&config.data, trained)?;
-                let divided = for_one_worker(images.clone());
-                Given::Images(softmax_regression(config, divided, seed, GIVEN), images)
+                Given::Images(GivenImages::read(&config.data, trained, |images| {
+                    Ok(softmax_regression(config, for_one_worker(images), seed, GIVEN))
+                })?)
             }
             AppConfig::Perceptron(config) => {
-                let images = images(&config.data, trained)?;
-                let divided = for_one_worker(images.clone());
-                Given::Images(perceptron(config, divided, seed, GIVEN), images)
+                Given::Images(GivenImages::read(&config.data, trained, |images| {
+                    Ok(perceptron(config, for_one_worker(images), seed, GIVEN))
+                })?)
             }
             AppConfig::ConvolutionalNetwork(config) => {
-                let images = images(&config.data, trained)?;
-                config.check_shape(images.shape)?;
-                let divided = for_one_worker(images.clone());
-                Given::Images(convolutional_network(config, divided, seed, GIVEN), images)
+                Given::Images(GivenImages::read(&config.data, trained, |images| {
+                    config.check_shape(images.shape)?;
+                    Ok(convolutional_network(config, for_one_worker(images), seed, GIVEN))
+                })?)
             }
-            AppConfig::LogisticRegression(config) => sparse(config, trained)?,
+            AppConfig::LogisticRegression(config) => {
+                Given::Sparse(GivenSparse::read(config, trained)?)
+            }
             AppConfig::TopicModel(config) => documents(config, seed)?,
         };
         let application = given.application();
@@ -87,8 +92,8 @@ impl TrainedOver {
     pub fn examples(&self) -> usize {
         match &self.given {
             Given::Ratings(ratings) => ratings.given.len(),
-            Given::Images(_, images) => images.len(),
-            Given::Sparse(_, examples) => examples.len(),
+            Given::Images(images) => images.len(),
+            Given::Sparse(examples) => examples.len(),
             Given::Documents(_, documents) => documents.len(),
         }
     }
@@ -98,8 +103,11 @@ impl TrainedOver {
     /// # Errors
     /// [`DataError::Broken`] where there is an example without the value that is to be predicted.
     pub fn evaluate(&self) -> Result<Evaluation, DataError> {
-        if let Given::Ratings(ratings) = &self.given {
-            ratings.check_values()?;
+        match &self.given {
+            Given::Ratings(ratings) => ratings.check_values()?,
+            Given::Images(images) => images.check_labels()?,
+            Given::Sparse(examples) => examples.check_labels()?,
+            Given::Documents(..) => {}
         }
         Ok(self.given.application().evaluate(&self.model))
     }
@@ -113,33 +121,12 @@ impl TrainedOver {
     pub fn predictions(&self) -> Predictions {
         match &self.given {
             Given::Ratings(ratings) => ratings.predictions(&self.model),
-            Given::Images(network, images) => {
-                let probabilities = network.probabilities(&self.model, images);
-                let classes = probabilities.chunks_exact(images.classes).map(largest).collect();
-                let labels = images.labels.iter().map(|&label| i64::from(label)).collect();
-                Predictions::new(vec![
-                    numbers("example", 0, images.len()),
-                    ("label".into(), PredictionValues::Integers(labels)),
-                    ("class".into(), PredictionValues::Integers(classes)),
-                ])
-                .with_each(|class| format!("probability.{class}"), &probabilities)
-            }
-            Given::Sparse(regression, examples) => {
-                let probabilities = regression.probabilities(&self.model, examples);
-                let class = |is_positive: bool| if is_positive { 1 } else { -1 };
-                let labels = examples.labels.iter().map(|&label| class(label > 0.0)).collect();
-                let classes = probabilities.iter().map(|&one| class(one > 0.5)).collect();
-                Predictions::new(vec![
-                    numbers("example", 0, examples.len()),
-                    ("label".into(), PredictionValues::Integers(labels)),
-                    ("class".into(), PredictionValues::Integers(classes)),
-                    ("probability".into(), PredictionValues::Floats(probabilities)),
-                ])
-            }
+            Given::Images(images) => images.predictions(&self.model),
+            Given::Sparse(examples) => examples.predictions(&self.model),
             Given::Documents(topics, documents) => {
                 let shares = topics.shares(&self.model, documents);
                 let width = shares.len().checked_div(documents.len()).unwrap_or(1).max(1);
-                let most = shares.chunks_exact(width).map(|row| largest(row) + 1).collect();
+                let most = shares.chunks_exact(width).map(|row| largest(row) as i64 + 1).collect();
                 Predictions::new(vec![
                     numbers("document", 1, documents.len()),
                     ("topic".into(), PredictionValues::Integers(most)),
@@ -154,47 +141,11 @@ impl Given {
     fn application(&self) -> &dyn Application {
         match self {
             Self::Ratings(ratings) => &ratings.application,
-            Self::Images(network, _) => network,
-            Self::Sparse(regression, _) => regression,
+            Self::Images(images) => &images.network,
+            Self::Sparse(examples) => &examples.regression,
             Self::Documents(topics, _) => topics,
         }
     }
-}
-
-/// Reads images, of the classes that the model knows.
-fn images<G: Clone + Default>(
-    data: &DataConfig<ImageSource, G>,
-    trained: &TrainedModel,
-) -> Result<DenseExamples, DataError> {
-    let path = path(data)?;
-    let (train, test) = read_folders(path, data.source)?;
-    let mut images = if test.is_empty() { train } else { test };
-    let classes = match trained.attachments.get(CLASSES) {
-        Some(Attachment::Integers(classes)) if classes.len() == 1 => classes[0],
-        _ => images.classes as u64,
-    };
-    let unknown = images.labels.iter().position(|&label| u64::from(label) >= classes);
-    if let Some(place) = unknown {
-        let found = format!("the label {} of example {place}", images.labels[place]);
-        let expected = format!("one of the {classes} classes of {}", trained.file.display());
-        return Err(DataError::broken(path, FilePosition::Whole, found, expected));
-    }
-    images.classes = classes as usize;
-    Ok(images)
-}
-
-/// Reads sparse examples. Features that the model does not know are left out.
-fn sparse(config: &LogisticRegressionConfig, trained: &TrainedModel) -> Result<Given, DataError> {
-    let (all, _) = read_libsvm(path(&config.data)?)?;
-    let width = trained.tables.get("weights").map_or(all.width, |weights| weights.rows);
-    let mut known = SparseExamples::empty(width);
-    for example in 0..all.len() {
-        let (columns, values) = all.example(example);
-        let count = columns.partition_point(|&column| (column as usize) < width);
-        known.push(&columns[..count], &values[..count], all.labels[example]);
-    }
-    let divided = for_one_worker(known.clone());
-    Ok(Given::Sparse(LogisticRegression::new(config.clone(), divided, GIVEN), known))
 }
 
 fn documents(config: &TopicModelConfig, seed: Seed) -> Result<Given, DataError> {
@@ -211,9 +162,7 @@ fn documents(config: &TopicModelConfig, seed: Seed) -> Result<Given, DataError> 
 }
 
 /// Where the data is.
-fn path<S: Copy + Default + PartialEq, G: Clone + Default>(
-    data: &DataConfig<S, G>,
-) -> Result<&Path, ConfigError> {
+fn path<S: DataSource, G: Clone + Default>(data: &DataConfig<S, G>) -> Result<&Path, ConfigError> {
     if data.source == S::default() {
         let expected = "the format of the files";
         return Err(ConfigError::new("data.source", "synthetic", expected));
@@ -225,22 +174,6 @@ fn path<S: Copy + Default + PartialEq, G: Clone + Default>(
 fn for_one_worker<E: Examples + Clone>(examples: E) -> Divided<E> {
     let all: Arc<[u32]> = (0..examples.len() as u32).collect();
     Divided::new(examples.clone(), examples, vec![all])
-}
-
-/// The numbers of examples, the first of which is `first`.
-fn numbers(name: &str, first: i64, count: usize) -> (String, PredictionValues) {
-    (name.into(), PredictionValues::Integers((first..).take(count).collect()))
-}
-
-/// The position of the largest value, the first of several.
-fn largest(values: &[f32]) -> i64 {
-    let mut most = 0;
-    for (at, value) in values.iter().enumerate() {
-        if *value > values[most] {
-            most = at;
-        }
-    }
-    most as i64
 }
 
 /// What the data is called in the description of an application.

@@ -64,6 +64,22 @@ impl PredictionValues {
     }
 }
 
+/// The numbers of examples, the first of which is `first`.
+pub(super) fn numbers(name: &str, first: i64, count: usize) -> (String, PredictionValues) {
+    (name.into(), PredictionValues::Integers((first..).take(count).collect()))
+}
+
+/// The position of the largest value, the first of several.
+pub(super) fn largest(values: &[f32]) -> usize {
+    let mut most = 0;
+    for (at, value) in values.iter().enumerate() {
+        if *value > values[most] {
+            most = at;
+        }
+    }
+    most
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

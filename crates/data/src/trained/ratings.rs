@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::predictions::{PredictionValues, Predictions};
 use super::{GIVEN, for_one_worker};
 use crate::error::{DataError, FilePosition};
-use crate::movielens::{Values, add_ratings};
-use crate::rating_rows::RatingRows;
+use crate::rating_rows::{RatingRows, Values};
+use crate::ratings::add_files;
 use gaia_core::application::{Application, Attachment, Names};
 use gaia_core::types::{Model, ModelLayout, TableLayout};
 use gaia_ml::apps::{
@@ -40,7 +40,7 @@ pub(super) fn read(
     let model = known_rows(config, trained, &known)?;
 
     let mut rows = RatingRows::default();
-    rows.add_any(|rows| add_ratings(path, rows, Values::Optional))?;
+    rows.add_any(|rows| add_files(&config.data, path, rows, Values::Optional))?;
     let (mut sets, names) = rows.into_ratings_as_read();
     let named = sets.remove(0);
     if named.is_empty() {

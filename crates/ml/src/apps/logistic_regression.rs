@@ -4,20 +4,24 @@
 //! either: each example pays `½ λ Σ w²` for the weights of its own features, beside `ln(1 + exp(−y·f))`. The
 //! objective is the mean of both over all examples, and frequent features are held harder.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::network::{CLASS_NAMES, FEATURE_NAMES};
 use super::visits::Visits;
 use crate::ConfigError;
+use crate::columns::{DataSource, SparseColumns};
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
 use crate::divided::{Divided, pieces};
 use crate::examples::SparseExamples;
 use crate::kernels::vector::softplus;
 use gaia_core::application::{
-    Aggregation, Application, Direction, EvaluationSums, Metric, Task, WeightedSum, Work,
+    Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Names, Task,
+    WeightedSum, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -50,6 +54,14 @@ pub enum SparseSource {
     Synthetic,
     /// A file of `label index:value …` lines, plain or gzip; `NAME.t` beside it is the test set.
     Libsvm,
+    /// csv files with a row of names first, plain or gzip. `[app.data.columns]` says which columns are read.
+    Csv,
+    /// Parquet files. `[app.data.columns]` says which columns are read.
+    Parquet,
+}
+
+impl DataSource for SparseSource {
+    type Columns = SparseColumns;
 }
 
 /// Binary features, labelled by chance with the odds that planted weights give them.
@@ -69,6 +81,7 @@ pub struct PlantedGenerator {
 /// The application: sparse examples partitioned over workers.
 pub struct LogisticRegression {
     shared: Arc<Shared>,
+    feature_names: Option<Vec<String>>,
     summary: String,
 }
 
@@ -116,7 +129,12 @@ impl LogisticRegression {
         let clocks_per_pass = train_total.div_ceil(per_clock).max(1) as u64;
         let shared = Arc::new(Shared { config, layout, examples, clocks_per_pass });
 
-        Self { shared, summary }
+        Self { shared, feature_names: None, summary }
+    }
+
+    /// The names of the classes −1 and +1, where the data has names for them.
+    pub fn class_names(&self) -> Option<&Names> {
+        self.shared.examples.train.class_names.as_ref()
     }
 }
 
@@ -172,6 +190,14 @@ impl Application for LogisticRegression {
         self.shared.clocks_per_pass
     }
 
+    fn attachments(&self) -> BTreeMap<String, Attachment> {
+        let class_names = self.class_names().cloned();
+        let class_names = class_names.map(|names| (CLASS_NAMES.to_owned(), names.into()));
+        let features = self.feature_names.clone();
+        let features = features.map(|names| (FEATURE_NAMES.to_owned(), Attachment::Texts(names)));
+        class_names.into_iter().chain(features).collect()
+    }
+
     fn describe(&self) -> String {
         self.summary.clone()
     }
@@ -199,6 +225,12 @@ impl SparseDescent {
 }
 
 impl LogisticRegression {
+    /// The same with the names of its features, in their order, where the data has names for them.
+    #[must_use]
+    pub fn with_feature_names(self, feature_names: Option<Vec<String>>) -> Self {
+        Self { feature_names, ..self }
+    }
+
     /// The probability that each of some examples is of the positive class.
     pub fn probabilities(&self, model: &Model, examples: &SparseExamples) -> Vec<f32> {
         let probability = |example: usize| {

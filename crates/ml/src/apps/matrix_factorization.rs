@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::visits::Visits;
 use crate::ConfigError;
+use crate::columns::{DataSource, RatingColumns};
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
 use crate::divided::{Divided, pieces};
 use crate::examples::Ratings;
@@ -68,6 +69,14 @@ pub enum RatingSource {
     Synthetic,
     /// `ratings.csv`, `u.data` or `ratings.dat`, plain or gzip.
     MovieLens,
+    /// csv files with a row of names first, plain or gzip. `[app.data.columns]` says which columns are read.
+    Csv,
+    /// Parquet files. `[app.data.columns]` says which columns are read.
+    Parquet,
+}
+
+impl DataSource for RatingSource {
+    type Columns = RatingColumns;
 }
 
 /// Biases and a low-rank matrix of known rank, seen at random places through Gaussian noise.

@@ -29,7 +29,7 @@ pub use matrix_factorization::{
     ITEM_NAMES, MEAN, MatrixFactorization, MatrixFactorizationConfig, RatingGenerator,
     RatingSource, RatingTotals, USER_NAMES,
 };
-pub use network::{CLASSES, INPUT_SHAPE, ImageSource, Network};
+pub use network::{CLASS_NAMES, CLASSES, FEATURE_NAMES, INPUT_SHAPE, ImageSource, Network};
 pub use perceptron::{PerceptronConfig, TeacherGenerator, perceptron};
 pub use softmax_regression::{MixtureGenerator, SoftmaxRegressionConfig, softmax_regression};
 pub use topic_model::{

@@ -14,14 +14,15 @@ use serde::{Deserialize, Serialize};
 
 use super::sampled::sampled;
 use super::visits::Visits;
+use crate::columns::{DataSource, DenseColumns};
 use crate::config::{ConfigError, RateDecay, above_zero, count, within};
 use crate::divided::{Divided, Parts};
 use crate::examples::{DenseExamples, Shape};
 use crate::kernels::vector::axpy;
 use crate::layers::{Activations, Stack};
 use gaia_core::application::{
-    Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Task, WeightedSum,
-    Work,
+    Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Names, Task,
+    WeightedSum, Work,
 };
 use gaia_core::types::{
     Clock, Content, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
@@ -51,6 +52,14 @@ pub enum ImageSource {
     Idx,
     /// A folder of CIFAR-10's binary batches, plain or gzip.
     Cifar,
+    /// csv files with a row of names first, plain or gzip. `[app.data.columns]` says which columns are read.
+    Csv,
+    /// Parquet files. `[app.data.columns]` says which columns are read.
+    Parquet,
+}
+
+impl DataSource for ImageSource {
+    type Columns = DenseColumns;
 }
 
 /// The application: dense examples partitioned over workers.
@@ -58,6 +67,7 @@ pub struct Network {
     shared: Arc<Shared>,
     /// The training examples of each worker that the objective is taken over.
     evaluated: Parts,
+    feature_names: Option<Vec<String>>,
     summary: String,
 }
 
@@ -111,7 +121,12 @@ impl Network {
             examples,
         });
 
-        Self { shared, evaluated, summary }
+        Self { shared, evaluated, feature_names: None, summary }
+    }
+
+    /// The names of the classes, in the order of the outputs, where the data has names for them.
+    pub fn class_names(&self) -> Option<&Names> {
+        self.shared.examples.train.class_names.as_ref()
     }
 }
 
@@ -196,7 +211,13 @@ impl Application for Network {
             let values = values.iter().map(|value| *value as u64).collect();
             (name.to_owned(), Attachment::Integers(values))
         };
-        [integers(INPUT_SHAPE, &[channels, height, width]), integers(CLASSES, &[classes])].into()
+        let numbers =
+            [integers(INPUT_SHAPE, &[channels, height, width]), integers(CLASSES, &[classes])];
+        let class_names = self.class_names().cloned();
+        let class_names = class_names.map(|names| (CLASS_NAMES.to_owned(), names.into()));
+        let features = self.feature_names.clone();
+        let features = features.map(|names| (FEATURE_NAMES.to_owned(), Attachment::Texts(names)));
+        numbers.into_iter().chain(class_names).chain(features).collect()
     }
 
     fn describe(&self) -> String {
@@ -205,6 +226,12 @@ impl Application for Network {
 }
 
 impl Network {
+    /// The same with the names of its features, in their order, where the data has names for them.
+    #[must_use]
+    pub fn with_feature_names(self, feature_names: Option<Vec<String>>) -> Self {
+        Self { feature_names, ..self }
+    }
+
     /// The probability of each class for each of some examples: examples × classes.
     pub fn probabilities(&self, model: &Model, examples: &DenseExamples) -> Vec<f32> {
         self.shared.stack.probabilities(model, examples)
@@ -290,6 +317,12 @@ pub const INPUT_SHAPE: &str = "input.shape";
 
 /// The attachment with the number of classes.
 pub const CLASSES: &str = "classes";
+
+/// The attachment with the names of classes.
+pub const CLASS_NAMES: &str = "classes.names";
+
+/// The attachment with the names of features.
+pub const FEATURE_NAMES: &str = "features.names";
 
 /// A step is a pass forwards and, about twice as long, one backwards.
 const PASSES_PER_STEP: u64 = 3;

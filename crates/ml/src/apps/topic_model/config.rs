@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
+use crate::columns::{DataSource, NoColumns};
 use crate::config::{DataAt, DataConfig, Split, above_zero, count, fits, within};
 
 /// Settings of `kind = "topic-model"`.
@@ -65,6 +66,10 @@ pub enum DocumentSource {
     Docword,
 }
 
+impl DataSource for DocumentSource {
+    type Columns = NoColumns;
+}
+
 /// Documents drawn from a topic model: the model that is to be found is known.
 ///
 /// How often words occur over all topics follows Zipf's law.
@@ -111,6 +116,7 @@ impl CorpusConfig {
             split: self.split,
             skew: self.skew,
             at: self.at.clone(),
+            columns: NoColumns {},
             synthetic: (),
         }
     }
@@ -144,8 +150,16 @@ impl Default for TopicModelConfig {
 
 impl Default for CorpusConfig {
     fn default() -> Self {
-        let DataConfig { source, path, held_out, split, skew, at, synthetic: () } =
-            DataConfig::<DocumentSource, ()>::default();
+        let DataConfig {
+            source,
+            path,
+            held_out,
+            split,
+            skew,
+            at,
+            columns: NoColumns {},
+            synthetic: (),
+        } = DataConfig::<DocumentSource, ()>::default();
         let synthetic = TopicGenerator::default();
         Self { source, path, vocabulary_path: None, held_out, split, skew, at, synthetic }
     }

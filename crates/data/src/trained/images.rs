@@ -1,0 +1,125 @@
+//! A trained network, and dense examples that it is given.
+
+use std::path::{Path, PathBuf};
+
+use super::classes::{class_names, column, feature_names, no_labels, places};
+use super::predictions::{Predictions, largest, numbers};
+use crate::dense_tables::{DenseTables, NO_LABEL};
+use crate::error::{DataError, FilePosition};
+use crate::images::read_folders;
+use crate::table::TableFormat;
+use gaia_core::application::{Attachment, Names};
+use gaia_core::types::Model;
+use gaia_ml::apps::{CLASSES, ImageSource, Network};
+use gaia_ml::columns::DenseColumns;
+use gaia_ml::config::DataConfig;
+use gaia_ml::examples::DenseExamples;
+use gaia_model::TrainedModel;
+
+/// Dense examples of the classes of a trained network.
+pub(super) struct GivenImages {
+    pub(super) network: Network,
+    images: DenseExamples,
+    class_names: Option<Names>,
+    is_labelled: bool,
+    path: PathBuf,
+}
+
+impl GivenImages {
+    /// Reads examples. `build` makes the application over them.
+    pub(super) fn read<G: Clone + Default>(
+        data: &DataConfig<ImageSource, G>,
+        trained: &TrainedModel,
+        build: impl FnOnce(DenseExamples) -> Result<Network, DataError>,
+    ) -> Result<Self, DataError> {
+        let path = super::path(data)?;
+        let class_names = class_names(trained);
+        let mut images = match data.source {
+            ImageSource::Csv => {
+                tables(TableFormat::csv(data.columns.separator), &data.columns, path, trained)?
+            }
+            ImageSource::Parquet => tables(TableFormat::Parquet, &data.columns, path, trained)?,
+            ImageSource::Synthetic | ImageSource::Idx | ImageSource::Cifar => {
+                let (train, test) = read_folders(path, data.source)?;
+                if test.is_empty() { train } else { test }
+            }
+        };
+
+        let is_labelled = !images.labels.contains(&NO_LABEL);
+        if !is_labelled {
+            images.labels.fill(0);
+        } else if let (Some(own), Some(known)) = (&images.class_names, &class_names) {
+            let places = places(own, known, (path, trained))?;
+            images.labels.iter_mut().for_each(|label| *label = places[*label as usize]);
+        }
+        let classes = classes(trained).unwrap_or(images.classes);
+        let unknown = images.labels.iter().position(|&label| label as usize >= classes);
+        if let Some(place) = unknown {
+            let found = format!("the label {} of example {place}", images.labels[place]);
+            let expected = format!("one of the {classes} classes of {}", trained.file.display());
+            return Err(DataError::broken(path, FilePosition::Whole, found, expected));
+        }
+        (images.classes, images.class_names) = (classes, class_names.clone());
+
+        let network = build(images.clone())?.with_feature_names(feature_names(trained));
+        Ok(Self { network, images, class_names, is_labelled, path: path.to_owned() })
+    }
+
+    /// The number of examples.
+    pub(super) fn len(&self) -> usize {
+        self.images.len()
+    }
+
+    /// Checks that examples have labels.
+    pub(super) fn check_labels(&self) -> Result<(), DataError> {
+        if self.is_labelled { Ok(()) } else { Err(no_labels(&self.path)) }
+    }
+
+    /// The labels where there are any, the most likely classes, and the probability of each class.
+    pub(super) fn predictions(&self, model: &Model) -> Predictions {
+        let Self { network, images, class_names, is_labelled, .. } = self;
+        let probabilities = network.probabilities(model, images);
+        let names = class_names.as_ref();
+        let mut columns = vec![numbers("example", 0, images.len())];
+        if *is_labelled {
+            let labels = images.labels.iter().map(|&label| label as usize);
+            columns.push(("label".into(), column(names, labels)));
+        }
+        let classes = probabilities.chunks_exact(images.classes).map(largest);
+        columns.push(("class".into(), column(names, classes)));
+        let name = |class: usize| match names.and_then(|names| names.get(class)) {
+            Some(name) => format!("probability.{name}"),
+            None => format!("probability.{class}"),
+        };
+        Predictions::new(columns).with_each(name, &probabilities)
+    }
+}
+
+/// The number of classes of a model.
+fn classes(trained: &TrainedModel) -> Option<usize> {
+    match trained.attachments.get(CLASSES) {
+        Some(Attachment::Integers(classes)) if classes.len() == 1 => {
+            usize::try_from(classes[0]).ok()
+        }
+        _ => None,
+    }
+}
+
+/// Reads examples from files of columns: those that the model was trained with, unless the settings name others.
+fn tables(
+    format: TableFormat,
+    columns: &DenseColumns,
+    path: &Path,
+    trained: &TrainedModel,
+) -> Result<DenseExamples, DataError> {
+    let features = columns.features.clone().or_else(|| feature_names(trained));
+    let columns = DenseColumns { features, ..columns.clone() };
+    let mut tables = DenseTables::new(format, &columns);
+    tables.add_any(path)?;
+    let (mut sets, _) = tables.into_examples()?;
+    let examples = sets.remove(0);
+    if examples.is_empty() {
+        return Err(DataError::broken(path, FilePosition::Whole, "no row", "at least one example"));
+    }
+    Ok(examples)
+}

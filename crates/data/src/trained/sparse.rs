@@ -1,0 +1,121 @@
+//! A trained logistic regression, and sparse examples that it is given.
+
+use std::path::{Path, PathBuf};
+
+use super::classes::{class_names, column, feature_names, no_labels, places};
+use super::predictions::{PredictionValues, Predictions, numbers};
+use super::{GIVEN, for_one_worker};
+use crate::error::{DataError, FilePosition};
+use crate::libsvm::read_libsvm;
+use crate::sparse_tables::{SparseTables, label_of};
+use crate::table::TableFormat;
+use gaia_core::application::Names;
+use gaia_core::types::Model;
+use gaia_ml::apps::{LogisticRegression, LogisticRegressionConfig, SparseSource};
+use gaia_ml::columns::SparseColumns;
+use gaia_ml::examples::SparseExamples;
+use gaia_model::TrainedModel;
+
+/// Sparse examples of the features of a trained model. Features that it does not know are left out.
+pub(super) struct GivenSparse {
+    pub(super) regression: LogisticRegression,
+    examples: SparseExamples,
+    class_names: Option<Names>,
+    is_labelled: bool,
+    path: PathBuf,
+}
+
+impl GivenSparse {
+    /// Reads examples.
+    pub(super) fn read(
+        config: &LogisticRegressionConfig,
+        trained: &TrainedModel,
+    ) -> Result<Self, DataError> {
+        let (data, path) = (&config.data, super::path(&config.data)?);
+        let all = match data.source {
+            SparseSource::Synthetic | SparseSource::Libsvm => read_libsvm(path)?.0,
+            SparseSource::Csv => {
+                tables(TableFormat::csv(data.columns.separator), &data.columns, path, trained)?
+            }
+            SparseSource::Parquet => tables(TableFormat::Parquet, &data.columns, path, trained)?,
+        };
+
+        let is_labelled = !all.labels.iter().any(|label| label.is_nan());
+        let class_names = class_names(trained);
+        let width = trained.tables.get("weights").map_or(all.width, |weights| weights.rows);
+        let mut examples = SparseExamples::empty(width);
+        let places = match (&all.class_names, &class_names) {
+            (Some(own), Some(known)) if is_labelled => Some(places(own, known, (path, trained))?),
+            _ => None,
+        };
+        for example in 0..all.len() {
+            let (columns, values) = all.example(example);
+            let count = columns.partition_point(|&column| (column as usize) < width);
+            let label = match (&places, all.labels[example]) {
+                (_, label) if label.is_nan() => 1.0,
+                (Some(places), label) => label_of(places[usize::from(label > 0.0)]),
+                (None, label) => label,
+            };
+            examples.push(&columns[..count], &values[..count], label);
+        }
+        examples.class_names.clone_from(&class_names);
+
+        let divided = for_one_worker(examples.clone());
+        let regression = LogisticRegression::new(config.clone(), divided, GIVEN)
+            .with_feature_names(feature_names(trained));
+        Ok(Self { regression, examples, class_names, is_labelled, path: path.to_owned() })
+    }
+
+    /// The number of examples.
+    pub(super) fn len(&self) -> usize {
+        self.examples.len()
+    }
+
+    /// Checks that examples have labels.
+    pub(super) fn check_labels(&self) -> Result<(), DataError> {
+        if self.is_labelled { Ok(()) } else { Err(no_labels(&self.path)) }
+    }
+
+    /// The labels where there are any, the more likely classes, and the probability of the second class.
+    pub(super) fn predictions(&self, model: &Model) -> Predictions {
+        let Self { regression, examples, class_names, is_labelled, .. } = self;
+        let probabilities = regression.probabilities(model, examples);
+        let classes = |positive: Vec<bool>| match class_names {
+            Some(names) => column(Some(names), positive.into_iter().map(usize::from)),
+            None => {
+                let sign = |is_positive| if is_positive { 1 } else { -1 };
+                PredictionValues::Integers(positive.into_iter().map(sign).collect())
+            }
+        };
+        let mut columns = vec![numbers("example", 0, examples.len())];
+        if *is_labelled {
+            let labels = examples.labels.iter().map(|label| *label > 0.0).collect();
+            columns.push(("label".into(), classes(labels)));
+        }
+        let more_likely = probabilities.iter().map(|probability| *probability > 0.5).collect();
+        columns.push(("class".into(), classes(more_likely)));
+        columns.push(("probability".into(), PredictionValues::Floats(probabilities)));
+        Predictions::new(columns)
+    }
+}
+
+/// Reads examples from files of columns: those that the model was trained with, unless the settings name others.
+fn tables(
+    format: TableFormat,
+    columns: &SparseColumns,
+    path: &Path,
+    trained: &TrainedModel,
+) -> Result<SparseExamples, DataError> {
+    let is_named = columns.features.is_none() && columns.indices.is_none();
+    let features = is_named.then(|| feature_names(trained)).flatten();
+    let features = columns.features.clone().or(features);
+    let columns = SparseColumns { features, ..columns.clone() };
+    let mut tables = SparseTables::new(format, &columns);
+    tables.add_any(path)?;
+    let (mut sets, _) = tables.into_examples()?;
+    let examples = sets.remove(0);
+    if examples.is_empty() {
+        return Err(DataError::broken(path, FilePosition::Whole, "no row", "at least one example"));
+    }
+    Ok(examples)
+}

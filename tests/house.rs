@@ -37,6 +37,15 @@ const DRIVERS: [&[Room]; 3] = [
     &[room("lib.rs", &[])],
 ];
 
+/// The rooms of `crates/data`: files at the bottom, applications at the top.
+const DATA: [&[Room]; 5] = [
+    &[room("formats", &[])],
+    &[room("homes", &[])],
+    &[room("synthetic", &[])],
+    &[room("kinds", &[])],
+    &[room("trained", &[])],
+];
+
 /// What the protocol may be built from: no runtime, no socket, no file, no clock.
 const CORE_DEPENDENCIES: [&str; 9] = [
     "bitpacking",
@@ -77,6 +86,15 @@ fn every_room_of_the_core_stands_in_the_table() {
 fn drivers_are_strangers_to_each_other() {
     let forbidden = forbidden_arrows("crates/driver/src", &DRIVERS);
     assert!(forbidden.is_empty(), "forbidden arrows:\n{}", forbidden.join("\n"));
+}
+
+#[test]
+fn rooms_of_the_data_name_only_those_below() {
+    let forbidden = forbidden_arrows("crates/data/src", &DATA);
+    assert!(forbidden.is_empty(), "forbidden arrows:\n{}", forbidden.join("\n"));
+    let mut table: Vec<String> = DATA.iter().flat_map(|layer| layer.iter()).map(name_of).collect();
+    table.sort_unstable();
+    assert_eq!(table, rooms("crates/data/src"));
 }
 
 #[test]

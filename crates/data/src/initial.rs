@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::error::DataError;
+use crate::error::DataError;
 use gaia_core::application::{Application, Attachment, EvaluationSums, Metric, Task};
 use gaia_core::types::{Clock, Model, ModelLayout, Seed};
 use gaia_model::TrainedModel;

@@ -9,35 +9,13 @@
 
 #![warn(missing_docs)]
 
-mod cifar;
-mod class_names;
-mod counted_names;
-mod dense_tables;
-mod digest;
-mod documents;
-mod docword;
 mod error;
-mod feature_columns;
-mod files;
+mod formats;
 mod homes;
-mod idx;
-mod images;
 mod initial;
-mod inventory;
-mod libsvm;
-mod movielens;
-mod name_index;
+mod kinds;
 mod own_data;
-mod rating_rows;
-mod rating_tables;
-mod ratings;
-mod source;
-mod sparse;
-mod sparse_tables;
-mod split;
-mod summary;
 pub mod synthetic;
-pub mod table;
 mod trained;
 
 use std::path::Path;
@@ -48,16 +26,17 @@ use gaia_core::topology::DataHome;
 use gaia_core::types::Seed;
 use gaia_ml::apps::AppConfig;
 
-pub use cifar::read_cifar;
-pub use docword::{read_docword, read_vocabulary};
 pub use error::{DataError, FilePosition};
-pub use idx::read_idx;
+pub use formats::cifar::read_cifar;
+pub use formats::docword::{read_docword, read_vocabulary};
+pub use formats::idx::read_idx;
+pub use formats::libsvm::read_libsvm;
+pub use formats::movielens::read_movielens;
+pub use formats::table;
+pub use homes::split::{hold_out, split};
+pub use homes::summary::DataSummary;
 pub use initial::initialized;
-pub use libsvm::read_libsvm;
-pub use movielens::read_movielens;
 pub use own_data::{OwnData, PlaceOfData};
-pub use split::{hold_out, split};
-pub use summary::DataSummary;
 pub use table::TableWriter;
 pub use trained::{PredictionColumn, PredictionValues, Predictions, TrainedOver};
 

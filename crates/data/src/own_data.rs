@@ -5,19 +5,19 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::documents::LocalDocuments;
-use super::error::DataError;
-use super::homes::{Home, homes};
-use super::images::LocalImages;
-use super::inventory::{Inventory, files_in};
-use super::ratings::LocalRatings;
-use super::sparse::LocalSparse;
-use super::summary::{DataShape, DataSummary, Part};
-use super::{documents, images, ratings, sparse, synthetic};
+use crate::error::DataError;
+use crate::homes::home::{Home, homes};
+use crate::homes::inventory::{Inventory, files_in};
+use crate::homes::summary::{DataShape, DataSummary, Part};
+use crate::kinds::documents::LocalDocuments;
+use crate::kinds::images::LocalImages;
+use crate::kinds::ratings::LocalRatings;
+use crate::kinds::sparse::LocalSparse;
+use crate::kinds::{check_parameters, documents, images, ratings, sparse};
+use crate::synthetic;
 use gaia_core::application::Application;
 use gaia_core::topology::DataHome;
 use gaia_core::types::Seed;
-use gaia_core::types::limits::MODEL_PARAMETERS_MAX;
 use gaia_ml::ConfigError;
 use gaia_ml::apps::{
     AppConfig, ImageSource, convolutional_network, perceptron, softmax_regression,
@@ -375,20 +375,6 @@ fn parts<'a, L>(
         local: if own.contains(&at) { local.next() } else { None },
     };
     homes.iter().zip(summaries).enumerate().map(part).collect()
-}
-
-/// Checks that a model is not too large; `key` is the setting that it follows from.
-pub(super) fn check_parameters(
-    key: &str,
-    value: impl std::fmt::Display,
-    parameters: usize,
-) -> Result<(), ConfigError> {
-    if parameters < MODEL_PARAMETERS_MAX {
-        return Ok(());
-    }
-    let expected =
-        format!("a model of fewer than {MODEL_PARAMETERS_MAX} parameters, not {parameters}");
-    Err(ConfigError::new(key, value, expected))
 }
 
 /// Positions of examples are 32-bit.

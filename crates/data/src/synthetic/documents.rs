@@ -3,7 +3,7 @@
 use rand::RngExt;
 use rand_distr::{Distribution, Gamma, Poisson};
 
-use crate::split::held_out_count;
+use crate::homes::split::held_out_count;
 use gaia_core::types::{Random, Seed};
 use gaia_ml::apps::TopicGenerator;
 use gaia_ml::examples::Documents;

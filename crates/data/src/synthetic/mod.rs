@@ -7,7 +7,7 @@ use rand_distr::{Distribution, Normal, StandardNormal};
 
 pub use documents::{GeneratedDocuments, documents};
 
-use super::split::held_out_count;
+use crate::homes::split::held_out_count;
 use gaia_core::types::{Random, Seed};
 use gaia_ml::apps::{
     ImageGenerator, MixtureGenerator, PATTERN_SIDE, PlantedGenerator, RatingGenerator,

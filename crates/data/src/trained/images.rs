@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::classes::{class_names, column, feature_names, no_labels, places};
 use super::predictions::{Predictions, largest, numbers};
-use crate::dense_tables::{DenseTables, NO_LABEL};
 use crate::error::{DataError, FilePosition};
-use crate::images::read_folders;
-use crate::table::TableFormat;
+use crate::formats::dense_tables::{DenseTables, NO_LABEL};
+use crate::formats::table::TableFormat;
+use crate::kinds::images::read_folders;
 use gaia_core::application::{Attachment, Names};
 use gaia_core::types::Model;
 use gaia_ml::apps::{CLASSES, ImageSource, Network};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::predictions::{PredictionValues, Predictions};
 use super::{GIVEN, for_one_worker};
 use crate::error::{DataError, FilePosition};
-use crate::rating_rows::{RatingRows, Values};
-use crate::ratings::add_files;
+use crate::formats::rating_rows::{RatingRows, Values};
+use crate::kinds::ratings::add_files;
 use gaia_core::application::{Application, Attachment, Names};
 use gaia_core::types::{Model, ModelLayout, TableLayout};
 use gaia_ml::apps::{

@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::predictions::{PredictionValues, Predictions};
 use crate::error::DataError;
-use crate::table::TableWriter;
+use crate::formats::table::TableWriter;
 
 impl Predictions {
     /// Writes a file, whole or not at all. Its ending says the format: `.csv`, `.csv.gz` or `.parquet`.

@@ -1,0 +1,121 @@
+//! CIFAR-10 in its binary form: a folder of batches to train on, `data_batch_1.bin` and on, and `test_batch.bin`.
+//!
+//! A batch is one record per image: a byte for the class, then the red, the green and the blue plane, row by row.
+
+use std::collections::BTreeMap;
+use std::fs::read_dir;
+use std::path::{Path, PathBuf};
+
+use crate::error::{DataError, FilePosition};
+use crate::formats::source::Source;
+use gaia_ml::examples::{DenseExamples, Features, Shape};
+
+/// Reads a folder of batches, each plain or gzip: the training examples, batch by batch, and the test examples.
+///
+/// # Errors
+/// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
+/// large.
+pub fn read_cifar(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataError> {
+    let train = read(find(folder)?.values())?;
+    Ok((train, read([&find_test(folder)?])?))
+}
+
+/// The files that are read of a folder: the training batches, then the test batch.
+pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let mut files: Vec<PathBuf> = find(folder)?.into_values().collect();
+    files.push(find_test(folder)?);
+    Ok(files)
+}
+
+fn find_test(folder: &Path) -> Result<PathBuf, DataError> {
+    let [plain, packed] = ["test_batch.bin", "test_batch.bin.gz"].map(|name| folder.join(name));
+    if plain.is_file() {
+        return Ok(plain);
+    }
+    if packed.is_file() {
+        return Ok(packed);
+    }
+    let expected = "it, or the same with .gz";
+    Err(DataError::broken(&plain, FilePosition::Whole, "no such file", expected))
+}
+
+/// The training batches by their number. Of a batch that is there plain and compressed, the plain one is read.
+fn find(folder: &Path) -> Result<BTreeMap<u32, PathBuf>, DataError> {
+    if !folder.is_dir() {
+        let expected = "a folder of CIFAR-10 batches";
+        return Err(DataError::broken(folder, FilePosition::Whole, "no folder", expected));
+    }
+
+    let unreadable = |reason| DataError::Unreadable { file: folder.into(), reason };
+    let mut batches = BTreeMap::new();
+    for entry in read_dir(folder).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        let plain = name.strip_suffix(".gz").unwrap_or(name);
+        let number = plain.strip_prefix("data_batch_").and_then(|name| name.strip_suffix(".bin"));
+        let Some(number) = number.and_then(|number| number.parse().ok()) else { continue };
+
+        if plain == name || !batches.contains_key(&number) {
+            batches.insert(number, file);
+        }
+    }
+
+    if batches.is_empty() {
+        let file = folder.join("data_batch_1.bin");
+        let expected = "it, or the same with .gz";
+        return Err(DataError::broken(&file, FilePosition::Whole, "no such file", expected));
+    }
+
+    Ok(batches)
+}
+
+fn read<'a>(batches: impl IntoIterator<Item = &'a PathBuf>) -> Result<DenseExamples, DataError> {
+    let (mut labels, mut pixels) = (Vec::new(), Vec::new());
+    for file in batches {
+        let mut source = Source::open(file)?;
+        for at in (0..).step_by(RECORD_BYTES) {
+            let record = source.bytes(at, RECORD_BYTES as u64)?;
+            let broken = |after: usize, found: String, expected: String| {
+                DataError::broken(file, FilePosition::Byte(at + after as u64), found, expected)
+            };
+
+            let Some((&label, image)) = record.split_first() else {
+                if at == 0 {
+                    return Err(broken(0, "an empty file".into(), "at least one image".into()));
+                }
+                break;
+            };
+
+            if usize::from(label) >= CLASSES {
+                let expected = format!("a class below {CLASSES}");
+                return Err(broken(0, format!("class {label}"), expected));
+            }
+
+            if record.len() < RECORD_BYTES {
+                let expected = format!("an image of {} bytes after its class", SHAPE.values());
+                return Err(broken(record.len(), "the end of the file".into(), expected));
+            }
+
+            if labels.len() == EXAMPLES_MAX {
+                let expected = format!("at most {EXAMPLES_MAX} images in all batches");
+                return Err(broken(0, "one more image".into(), expected));
+            }
+
+            labels.push(u32::from(label));
+            pixels.extend_from_slice(image);
+        }
+    }
+
+    let features = Features::Bytes(pixels);
+    Ok(DenseExamples { shape: SHAPE, classes: CLASSES, class_names: None, features, labels })
+}
+
+const CLASSES: usize = 10;
+
+/// Twenty times the published number of images; 4 GB of pixels.
+const EXAMPLES_MAX: usize = 1 << 20;
+
+const SHAPE: Shape = Shape { channels: 3, height: 32, width: 32 };
+
+/// A class and an image.
+const RECORD_BYTES: usize = 1 + SHAPE.values();

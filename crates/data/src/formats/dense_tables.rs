@@ -1,0 +1,163 @@
+//! Dense examples in files of columns.
+
+use std::path::Path;
+
+use crate::error::{DataError, FilePosition};
+use crate::formats::class_names::CLASSES_MAX;
+use crate::formats::feature_columns::FeatureColumns;
+use crate::formats::files::files_of;
+use crate::formats::name_index::NameIndex;
+use crate::formats::table::{Batch, Column, Content, Request, Table, TableFormat};
+use gaia_ml::ConfigError;
+use gaia_ml::columns::DenseColumns;
+use gaia_ml::examples::{DenseExamples, Features, Shape};
+
+/// Sets of examples while they are read: those that train, and those of a validation set.
+pub(crate) struct DenseTables<'a> {
+    format: TableFormat,
+    columns: &'a DenseColumns,
+    features: Option<FeatureColumns>,
+    /// Whether files may have no column of labels. The labels of their examples are then [`NO_LABEL`].
+    labels_are_optional: bool,
+    /// Features of each example, once there is one.
+    width: Option<usize>,
+    classes: NameIndex,
+    /// The features and the labels of each set.
+    sets: Vec<(Vec<f32>, Vec<u32>)>,
+}
+
+impl<'a> DenseTables<'a> {
+    pub(crate) fn new(format: TableFormat, columns: &'a DenseColumns) -> Self {
+        let (classes, sets) = (NameIndex::default(), Vec::new());
+        let labels_are_optional = false;
+        Self { format, columns, features: None, labels_are_optional, width: None, classes, sets }
+    }
+
+    /// Adds a set of examples, however many, with or without labels.
+    pub(crate) fn add_any(&mut self, path: &Path) -> Result<(), DataError> {
+        self.labels_are_optional = true;
+        self.sets.push((Vec::new(), Vec::new()));
+        files_of(path)?.iter().try_for_each(|file| self.add_file(file))
+    }
+
+    /// Adds a set of examples, those of the files that a path names. At least two.
+    pub(crate) fn add_set(&mut self, path: &Path) -> Result<(), DataError> {
+        self.sets.push((Vec::new(), Vec::new()));
+        for file in files_of(path)? {
+            self.add_file(&file)?;
+        }
+
+        let examples = self.sets.last().map_or(0, |(_, labels)| labels.len());
+        if examples < 2 {
+            let found = format!("{examples} in all");
+            return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 examples"));
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, file: &Path) -> Result<(), DataError> {
+        let table = Table::open(file, self.format)?;
+        if table.is_empty() {
+            return Ok(());
+        }
+        let chosen = (self.columns.features.as_deref(), self.columns.label.as_str());
+        let features = FeatureColumns::of_file(&table, file, chosen, self.features.take())?;
+        let is_labelled = !self.labels_are_optional || table.has(chosen.1);
+        let label = Request::new(chosen.1, Content::Labels, Some("app.data.columns.label"));
+        let mut requests = features.requests();
+        requests.extend(is_labelled.then_some(label));
+        self.features = Some(features);
+        table.read(&requests)?.try_for_each(|batch| self.add(batch?, is_labelled, file))
+    }
+
+    /// Adds the examples of a batch, whose last column has the labels if there are any.
+    fn add(&mut self, mut batch: Batch, is_labelled: bool, file: &Path) -> Result<(), DataError> {
+        let labels = match is_labelled.then(|| batch.columns.pop()).flatten() {
+            Some(Column::Names(labels)) => self.classes.places(&labels),
+            _ => vec![NO_LABEL; batch.rows.len()],
+        };
+        let broken = |row: usize, found: String, expected: String| {
+            DataError::broken(file, FilePosition::Row(batch.rows[row]), found, expected)
+        };
+        let (values, all) = self.sets.last_mut().expect("examples are read into a set");
+
+        let is_too_high = |label: &u32| *label != NO_LABEL && *label as usize >= CLASSES_MAX;
+        if let Some(row) = labels.iter().position(is_too_high) {
+            return Err(broken(row, "one more class".into(), format!("at most {CLASSES_MAX}")));
+        }
+        if all.len() + labels.len() > EXAMPLES_MAX {
+            return Err(broken(0, "more examples".into(), format!("at most {EXAMPLES_MAX}")));
+        }
+        all.extend(labels);
+
+        if let [Column::NumberLists(lists)] = batch.columns.as_slice() {
+            for (row, list) in lists.iter().enumerate() {
+                let width = *self.width.get_or_insert(list.len());
+                if list.len() != width || width == 0 {
+                    let expected = match width {
+                        0 => "at least one".into(),
+                        width => format!("{width}, as in the rows before"),
+                    };
+                    return Err(broken(
+                        row,
+                        format!("a list of {} features", list.len()),
+                        expected,
+                    ));
+                }
+                values.extend_from_slice(list);
+            }
+            return Ok(());
+        }
+
+        let columns: Vec<&[f32]> = batch.columns.iter().map(numbers).collect();
+        self.width = Some(columns.len());
+        (0..batch.rows.len())
+            .for_each(|row| values.extend(columns.iter().map(|column| column[row])));
+        Ok(())
+    }
+
+    /// The sets, and the names of the features where each has one.
+    ///
+    /// # Errors
+    /// Where examples have another number of features than the configured shape.
+    pub(crate) fn into_examples(
+        self,
+    ) -> Result<(Vec<DenseExamples>, Option<Vec<String>>), DataError> {
+        let width = self.width.unwrap_or(0);
+        let shape = match self.columns.shape {
+            None => Shape::row(width),
+            Some([channels, height, width]) => Shape { channels, height, width },
+        };
+        if shape.values() != width {
+            let found = format!("{:?}", self.columns.shape.unwrap_or_default());
+            let expected = format!("a shape of {width} values, as many as there are features");
+            return Err(ConfigError::new("data.columns.shape", found, expected).into());
+        }
+
+        let (names, places) = self.classes.into_names();
+        let place = |label| if label == NO_LABEL { NO_LABEL } else { places[label as usize] };
+        let examples = |(features, labels): (Vec<f32>, Vec<u32>)| DenseExamples {
+            shape,
+            classes: names.len(),
+            class_names: Some(names.clone()),
+            features: Features::Floats(features),
+            labels: labels.into_iter().map(place).collect(),
+        };
+        let sets = self.sets.into_iter().map(examples).collect();
+        Ok((sets, self.features.and_then(FeatureColumns::into_names)))
+    }
+}
+
+/// The values of a column of numbers.
+pub(crate) fn numbers(column: &Column) -> &[f32] {
+    match column {
+        Column::Numbers(numbers) => numbers,
+        _ => unreachable!("columns are those that were asked for"),
+    }
+}
+
+/// Of an example without a label.
+pub(crate) const NO_LABEL: u32 = u32::MAX;
+
+/// Positions are 32-bit.
+const EXAMPLES_MAX: usize = 1 << 30;

@@ -1,0 +1,217 @@
+//! Documents in the format of the UCI bag-of-words collection: three lines with the numbers of documents, words and
+//! counts, then one count a row, `document word count`, numbered from 1. The words themselves are in another file, one a
+//! line.
+
+use std::path::Path;
+
+use crate::error::{DataError, FilePosition, shown};
+use crate::formats::files::files_of;
+use crate::formats::source::{Source, width_max};
+use gaia_ml::examples::Documents;
+
+/// Reads the documents of a file, of the files in a folder, or of those that match a pattern, each plain or gzip.
+///
+/// Documents without words are left out, and the others are numbered from 0: file by file, in a file in the order of their
+/// numbers. Rows may be in any order. Counts of the same document and word are added.
+///
+/// # Errors
+/// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
+/// large, where the files have different numbers of words, or where there is none.
+pub fn read_docword(path: &Path) -> Result<Documents, DataError> {
+    let files = files_of(path)?;
+    let mut all = read(&files[0])?;
+    for file in &files[1..] {
+        let more = read(file)?;
+        if more.vocabulary != all.vocabulary {
+            let expected = format!("{} words, as in {}", all.vocabulary, files[0].display());
+            let found = more.vocabulary.to_string();
+            return Err(DataError::broken(file, FilePosition::Row(2), found, expected));
+        }
+
+        all.append(more);
+        if all.token_count() > TOKENS_MAX {
+            let found = format!("{} tokens with the files before", all.token_count());
+            let expected = format!("at most {TOKENS_MAX} tokens in all");
+            return Err(DataError::broken(file, FilePosition::Whole, found, expected));
+        }
+    }
+
+    if all.len() < 2 {
+        let found = format!("{} documents with words", all.len());
+        return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 of them"));
+    }
+    Ok(all)
+}
+
+/// Reads the documents of one file.
+fn read(file: &Path) -> Result<Documents, DataError> {
+    let mut source = Source::open(file)?;
+    let documents = header(&mut source, "the number of documents", u32::MAX as usize)?;
+    let vocabulary = header(&mut source, "the number of words", WORDS_MAX)?;
+    let counts = header(&mut source, "the number of counts", COUNTS_MAX)?;
+    let rows = rows_of(&mut source, documents, vocabulary, counts)?;
+
+    if rows.len() < counts {
+        let found = format!("{} counts", rows.len());
+        let expected = format!("{counts} of them, as row 3 says");
+        return Err(DataError::broken(file, FilePosition::Whole, found, expected));
+    }
+    if vocabulary > width_max(counts) {
+        let expected = format!("at most {} for {counts} counts", width_max(counts));
+        let found = vocabulary.to_string();
+        return Err(DataError::broken(file, FilePosition::Row(2), found, expected));
+    }
+    Ok(gathered(rows, vocabulary))
+}
+
+/// The rows after the header as `(document, word, count)`: at most `counts`.
+fn rows_of(
+    source: &mut Source<'_>,
+    documents: usize,
+    vocabulary: usize,
+    counts: usize,
+) -> Result<Vec<(u32, u32, u32)>, DataError> {
+    let file = source.file().to_owned();
+    let mut rows: Vec<(u32, u32, u32)> = Vec::new();
+    let mut tokens = 0_u64;
+
+    while let Some((row, line)) = source.row()? {
+        let broken = |found: String, expected: String| {
+            DataError::broken(&file, FilePosition::Row(row), found, expected)
+        };
+
+        if line.is_empty() {
+            continue;
+        }
+
+        if rows.len() == counts {
+            return Err(broken(
+                shown(line),
+                format!("no more than {counts} counts, as row 3 says"),
+            ));
+        }
+
+        let counted = parse(line, documents, vocabulary)
+            .map_err(|(found, expected)| broken(found, expected))?;
+        tokens += u64::from(counted.2);
+
+        if tokens > TOKENS_MAX {
+            let expected = format!("at most {TOKENS_MAX} tokens in all");
+            return Err(broken(counted.2.to_string(), expected));
+        }
+
+        rows.push(counted);
+    }
+
+    Ok(rows)
+}
+
+/// The documents of `(document, word, count)` rows in any order. Counts of the same document and word are added.
+fn gathered(mut rows: Vec<(u32, u32, u32)>, vocabulary: usize) -> Documents {
+    rows.sort_unstable();
+
+    let mut read = Documents::empty(vocabulary);
+    let (mut words, mut of_words): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+    for document in rows.chunk_by(|a, b| a.0 == b.0) {
+        words.clear();
+        of_words.clear();
+        for same in document.chunk_by(|a, b| a.1 == b.1) {
+            words.push(same[0].1);
+            of_words.push(same.iter().map(|row| row.2).sum());
+        }
+        read.push(&words, &of_words);
+    }
+    read
+}
+
+/// Reads the words of `vocabulary`, one a line, plain or gzip.
+///
+/// # Errors
+/// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
+/// large.
+pub fn read_vocabulary(file: &Path, vocabulary: usize) -> Result<Vec<String>, DataError> {
+    let mut source = Source::open(file)?;
+    let mut words: Vec<String> = Vec::new();
+    while let Some((row, line)) = source.row()? {
+        let word = std::str::from_utf8(line).map(str::trim).ok();
+        let word = word.filter(|word| !word.is_empty() && !word.contains(char::is_control));
+
+        let expected = match word {
+            Some(word) if words.len() < vocabulary => {
+                words.push(word.to_owned());
+                continue;
+            }
+            // A blank line after the last word is skipped.
+            None if line.is_empty() && words.len() == vocabulary => continue,
+            None => "a word".to_owned(),
+            Some(_) => format!("no more than {vocabulary} words, as there are in the documents"),
+        };
+
+        return Err(DataError::broken(file, FilePosition::Row(row), shown(line), expected));
+    }
+
+    if words.len() < vocabulary {
+        let found = format!("{} words", words.len());
+        let expected = format!("{vocabulary} of them, as there are in the documents");
+        return Err(DataError::broken(file, FilePosition::Whole, found, expected));
+    }
+
+    Ok(words)
+}
+
+/// One of the numbers in the first three lines of a file.
+fn header(source: &mut Source<'_>, name: &str, most: usize) -> Result<usize, DataError> {
+    let file = source.file().to_owned();
+    let expected = || format!("{name}, 1 to {most}");
+    let Some((row, line)) = source.row()? else {
+        return Err(DataError::broken(
+            &file,
+            FilePosition::Whole,
+            "the end of the file",
+            expected(),
+        ));
+    };
+    let number = std::str::from_utf8(line).ok().and_then(|text| text.trim().parse::<usize>().ok());
+    number
+        .filter(|number| (1..=most).contains(number))
+        .ok_or_else(|| DataError::broken(&file, FilePosition::Row(row), shown(line), expected()))
+}
+
+/// The document and word of a row, both from 0, and the count; or what was found and expected instead.
+fn parse(
+    line: &[u8],
+    documents: usize,
+    vocabulary: usize,
+) -> Result<(u32, u32, u32), (String, String)> {
+    let text = std::str::from_utf8(line).map_err(|_| (shown(line), "text".to_owned()))?;
+    let mut fields = text.split_ascii_whitespace();
+
+    let mut field = |name: &str, most: usize| {
+        let field = fields.next().ok_or_else(|| (shown(line), format!("{name} in the row")))?;
+        let number: Option<usize> = field.parse().ok();
+        number
+            .filter(|number| (1..=most).contains(number))
+            .map(|number| number as u32)
+            .ok_or_else(|| (shown(field.as_bytes()), format!("{name}, 1 to {most}")))
+    };
+
+    let document = field("a document", documents)?;
+    let word = field("a word", vocabulary)?;
+    let count = field("a count", COUNT_MAX)?;
+
+    match fields.next() {
+        None => Ok((document - 1, word - 1, count)),
+        Some(_) => Err((shown(line), "a document, a word and a count".into())),
+    }
+}
+
+/// Rows of the model.
+const WORDS_MAX: usize = 1 << 26;
+
+/// Twelve bytes each while they are read.
+const COUNTS_MAX: usize = 1 << 30;
+
+const COUNT_MAX: usize = 1 << 20;
+
+/// A word and a topic of four bytes each, and places of tokens are 32-bit.
+const TOKENS_MAX: u64 = 1 << 30;

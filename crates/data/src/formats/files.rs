@@ -1,0 +1,108 @@
+//! Which files or folders a path of the run file names.
+//!
+//! A path that exists is meant as it is. Otherwise it may be a pattern: `*` and `?` stand for any characters of a name and
+//! for one, `[…]` for one of several, `**` for folders at any depth. Names that begin with `.` or `_` are not data: hidden
+//! files, and the markers and temporary files that other programs leave in folders of parts.
+//!
+//! Files come in the order of their names, so that the same files give the same examples at every start.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{DataError, FilePosition};
+
+/// The data files that a path names: itself, the files in it if it is a folder (not those of its subfolders), or the files
+/// that match it as a pattern. At least one.
+///
+/// # Errors
+/// [`DataError::Unreadable`] where a folder cannot be read, [`DataError::Broken`] where there is no file.
+pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, DataError> {
+    if path.is_dir() {
+        let files = entries(path)?.into_iter().filter(|entry| !entry.is_dir()).collect();
+        return at_least_one(path, files, "a folder without files", "at least one data file in it");
+    }
+    match pattern(path)? {
+        None => Ok(vec![path.to_owned()]),
+        Some(matching) => {
+            let files = matching.into_iter().filter(|entry| !entry.is_dir()).collect();
+            at_least_one(path, files, "no file that matches", "a pattern of at least one file")
+        }
+    }
+}
+
+/// The folders that a path names: itself, or those that match it as a pattern. At least one.
+///
+/// # Errors
+/// As [`files_of`], of folders.
+pub(crate) fn folders_of(path: &Path) -> Result<Vec<PathBuf>, DataError> {
+    match pattern(path)? {
+        None => Ok(vec![path.to_owned()]),
+        Some(matching) => {
+            let folders = matching.into_iter().filter(|entry| entry.is_dir()).collect();
+            at_least_one(
+                path,
+                folders,
+                "no folder that matches",
+                "a pattern of at least one folder",
+            )
+        }
+    }
+}
+
+/// What is in a folder and can be data, by name.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let unreadable = |reason| DataError::Unreadable { file: folder.into(), reason };
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if can_be_data(&path) {
+            entries.push(path);
+        }
+    }
+    entries.sort_unstable();
+    Ok(entries)
+}
+
+/// What matches a path as a pattern and can be data, by name. `None` where the path exists or is no pattern.
+fn pattern(path: &Path) -> Result<Option<Vec<PathBuf>>, DataError> {
+    let Some(text) = path.to_str().filter(|text| text.contains(['*', '?', '['])) else {
+        return Ok(None);
+    };
+    if path.exists() {
+        return Ok(None);
+    }
+
+    let matching = glob::glob(text).map_err(|error| {
+        let found = format!("a pattern with a mistake ({})", error.msg);
+        DataError::broken(path, FilePosition::Whole, found, "a file, a folder or a pattern")
+    })?;
+
+    let mut found = Vec::new();
+    for entry in matching {
+        let entry = entry.map_err(|error| DataError::Unreadable {
+            file: error.path().into(),
+            reason: error.into(),
+        })?;
+        if can_be_data(&entry) {
+            found.push(entry);
+        }
+    }
+    found.sort_unstable();
+    Ok(Some(found))
+}
+
+fn can_be_data(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    !name.starts_with(b".") && !name.starts_with(b"_")
+}
+
+fn at_least_one(
+    path: &Path,
+    found: Vec<PathBuf>,
+    none: &str,
+    expected: &str,
+) -> Result<Vec<PathBuf>, DataError> {
+    if found.is_empty() {
+        return Err(DataError::broken(path, FilePosition::Whole, none, expected));
+    }
+    Ok(found)
+}

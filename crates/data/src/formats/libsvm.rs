@@ -1,0 +1,183 @@
+//! libsvm files: `label index:value index:value …` a row, indexes from 1 and ascending.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{DataError, FilePosition, shown};
+use crate::formats::files::files_of;
+use crate::formats::source::{Source, width_max};
+use gaia_ml::examples::SparseExamples;
+
+/// Reads the examples of a file, of the files in a folder, or of those that match a pattern, each plain or gzip; and the
+/// test set, which are the files `NAME.t` among or beside them.
+///
+/// Examples are of two classes. Labels are +1 and -1, or 1 and 0, in all files alike. `qid:` is skipped, and so is the text
+/// after a `#`.
+///
+/// # Errors
+/// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
+/// large, or where there is none.
+pub fn read_libsvm(path: &Path) -> Result<(SparseExamples, Option<SparseExamples>), DataError> {
+    let (files, tests) = files(path)?;
+    let train = read(&files, 0)?;
+    if train.len() < 2 {
+        let found = format!("{} in all", train.len());
+        return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 examples"));
+    }
+
+    let test = read(&tests, train.columns.len())?;
+    Ok((train, (!test.is_empty()).then_some(test)))
+}
+
+/// The training files and the test files that a path names.
+pub(crate) fn files(path: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), DataError> {
+    // A file that the path names itself is a training file, whatever its name.
+    let (mut tests, files): (Vec<PathBuf>, Vec<PathBuf>) =
+        files_of(path)?.into_iter().partition(|file| file != path && is_test_file(file));
+    tests.extend(files.iter().filter_map(|file| test_file(file)));
+    tests.sort_unstable();
+    tests.dedup();
+    Ok((files, tests))
+}
+
+/// The files of a training or test set, as far as they are read.
+struct Reading {
+    examples: SparseExamples,
+    /// How the files write negatives: -1 or 0.
+    negative: Option<i8>,
+    /// The file and the row with the highest index.
+    widest: (PathBuf, u64),
+}
+
+/// Reads the examples of some files. `others` is the number of entries in other files of the data set.
+fn read(files: &[PathBuf], others: usize) -> Result<SparseExamples, DataError> {
+    let mut reading =
+        Reading { examples: SparseExamples::empty(0), negative: None, widest: (PathBuf::new(), 0) };
+    for file in files {
+        reading.add(Source::open(file)?)?;
+    }
+
+    let Reading { examples, widest: (file, row), .. } = reading;
+    let entries = examples.columns.len() + others;
+    if examples.width > width_max(entries) {
+        let found = format!("index {}", examples.width);
+        let expected = format!("at most {} for {entries} entries in all", width_max(entries));
+        return Err(DataError::broken(&file, FilePosition::Row(row), found, expected));
+    }
+    Ok(examples)
+}
+
+impl Reading {
+    /// Adds the examples of a file.
+    fn add(&mut self, mut source: Source<'_>) -> Result<(), DataError> {
+        let file = source.file().to_owned();
+        let examples = &mut self.examples;
+        let mut columns = Vec::new();
+        let mut values = Vec::new();
+
+        while let Some((row, line)) = source.row()? {
+            let broken = |(found, expected): Found| {
+                DataError::broken(&file, FilePosition::Row(row), found, expected)
+            };
+            let text = line.split(|&byte| byte == b'#').next().unwrap_or_default();
+            let text =
+                std::str::from_utf8(text).map_err(|_| broken((shown(line), "text".into())))?;
+            let mut tokens = text.split_ascii_whitespace();
+            let Some(token) = tokens.next() else { continue };
+
+            if examples.len() == EXAMPLES_MAX {
+                let expected = format!("at most {EXAMPLES_MAX} examples");
+                return Err(broken(("one more example".into(), expected)));
+            }
+
+            let label = label(token, &mut self.negative).map_err(broken)?;
+            columns.clear();
+            values.clear();
+
+            for token in tokens.filter(|token| !token.starts_with("qid:")) {
+                let (column, value) = entry(token, columns.last().copied()).map_err(broken)?;
+                columns.push(column);
+                values.push(value);
+            }
+
+            examples.push(&columns, &values, label);
+
+            let width = columns.last().map_or(0, |&column| column as usize + 1);
+            if width > examples.width {
+                examples.width = width;
+                self.widest = (file.clone(), row);
+            }
+        }
+
+        Ok(())
+    }
+}
+
+/// What was found, and what was expected instead.
+type Found = (String, String);
+
+/// A label as +1 or -1. A file that uses -1 for negatives must not use 0 as well.
+fn label(token: &str, negative: &mut Option<i8>) -> Result<f32, Found> {
+    let expected = match negative {
+        None => "a label, +1 or -1, or 1 or 0",
+        Some(0) => "a label, 1 or 0 as in the rows before",
+        Some(_) => "a label, +1 or -1 as in the rows before",
+    };
+
+    let wrong = || (shown(token.as_bytes()), expected.to_owned());
+    let value: f64 = token.parse().map_err(|_| wrong())?;
+    if value == 1.0 {
+        return Ok(1.0);
+    }
+
+    let written = if value == 0.0 {
+        0
+    } else if value == -1.0 {
+        -1
+    } else {
+        return Err(wrong());
+    };
+
+    if *negative.get_or_insert(written) == written { Ok(-1.0) } else { Err(wrong()) }
+}
+
+/// The column, counted from 0, and value of an `index:value` token after the column `last`.
+fn entry(token: &str, last: Option<u32>) -> Result<(u32, f32), Found> {
+    let wrong = |expected: String| (shown(token.as_bytes()), expected);
+    let Some((index, value)) = token.split_once(':') else {
+        return Err(wrong("index:value".into()));
+    };
+    let index = index.parse().ok().filter(|index| (1..=INDEX_MAX).contains(index));
+    let Some(index) = index else {
+        return Err(wrong(format!("an index, 1 to {INDEX_MAX}, before the colon")));
+    };
+    if let Some(last) = last.filter(|&last| index - 1 <= last) {
+        return Err(wrong(format!("an index above {}", last + 1)));
+    }
+    let value: Option<f32> = value.parse().ok();
+    let Some(value) = value.filter(|value| value.is_finite()) else {
+        return Err(wrong("a finite value after the colon".into()));
+    };
+    Ok((index - 1, value))
+}
+
+/// Whether the name of a file is that of a test file.
+fn is_test_file(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().as_encoded_bytes();
+    name.strip_suffix(b".gz").unwrap_or(name).ends_with(b".t")
+}
+
+/// The test file beside a training file: `NAME.t`, whether or not either is compressed.
+fn test_file(file: &Path) -> Option<PathBuf> {
+    let name = file.file_name()?.to_str()?;
+    let plain = name.strip_suffix(".gz").unwrap_or(name);
+    [format!("{plain}.t"), format!("{plain}.t.gz")]
+        .into_iter()
+        .map(|name| file.with_file_name(name))
+        .find(|file| file.is_file())
+}
+
+/// The highest index: one parameter each.
+const INDEX_MAX: u32 = 1 << 26;
+
+/// Positions are 32-bit.
+const EXAMPLES_MAX: usize = 1 << 30;

@@ -1,0 +1,224 @@
+//! Sparse examples of two classes in files of columns.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{DataError, FilePosition};
+use crate::formats::class_names::listed;
+use crate::formats::dense_tables::{NO_LABEL, numbers};
+use crate::formats::feature_columns::FeatureColumns;
+use crate::formats::files::files_of;
+use crate::formats::name_index::NameIndex;
+use crate::formats::source::width_max;
+use crate::formats::table::{Batch, Column, Content, Lists, Request, Table, TableFormat};
+use gaia_core::application::Names;
+use gaia_ml::columns::SparseColumns;
+use gaia_ml::examples::SparseExamples;
+
+/// Sets of examples while they are read: those that train, and those of a validation set.
+pub(crate) struct SparseTables<'a> {
+    format: TableFormat,
+    columns: &'a SparseColumns,
+    features: Option<FeatureColumns>,
+    /// Whether files may have no column of labels. The labels of their examples are then not a number.
+    labels_are_optional: bool,
+    classes: NameIndex,
+    /// Labels are the places of classes until all classes are known.
+    sets: Vec<SparseExamples>,
+    /// The file and the row with the highest index.
+    widest: (PathBuf, u64),
+}
+
+/// Sets of examples, and the names of their features where each has one.
+///
+/// Labels are −1 for the first of the classes and +1 for the second.
+pub(crate) type SparseSets = (Vec<SparseExamples>, Option<Vec<String>>);
+
+impl<'a> SparseTables<'a> {
+    pub(crate) fn new(format: TableFormat, columns: &'a SparseColumns) -> Self {
+        let (classes, widest) = (NameIndex::default(), (PathBuf::new(), 0));
+        let (features, labels_are_optional, sets) = (None, false, Vec::new());
+        Self { format, columns, features, labels_are_optional, classes, sets, widest }
+    }
+
+    /// Adds a set of examples, however many, with or without labels.
+    pub(crate) fn add_any(&mut self, path: &Path) -> Result<(), DataError> {
+        self.labels_are_optional = true;
+        self.sets.push(SparseExamples::empty(0));
+        files_of(path)?.iter().try_for_each(|file| self.add_file(file))
+    }
+
+    /// Adds a set of examples, those of the files that a path names. At least two.
+    pub(crate) fn add_set(&mut self, path: &Path) -> Result<(), DataError> {
+        self.sets.push(SparseExamples::empty(0));
+        for file in files_of(path)? {
+            self.add_file(&file)?;
+        }
+
+        let examples = self.sets.last().map_or(0, SparseExamples::len);
+        if examples < 2 {
+            let found = format!("{examples} in all");
+            return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 examples"));
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, file: &Path) -> Result<(), DataError> {
+        let table = Table::open(file, self.format)?;
+        if table.is_empty() {
+            return Ok(());
+        }
+        let SparseColumns { label, features, indices, values, .. } = self.columns;
+        let mut requests = match (indices, values) {
+            (Some(indices), Some(values)) => vec![
+                Request::new(indices, Content::IndexLists, Some("app.data.columns.indices")),
+                Request::new(values, Content::NumberLists, Some("app.data.columns.values")),
+            ],
+            _ => {
+                let chosen = (features.as_deref(), label.as_str());
+                let features = FeatureColumns::of_file(&table, file, chosen, self.features.take())?;
+                let requests = features.requests();
+                self.features = Some(features);
+                requests
+            }
+        };
+        let is_labelled = !self.labels_are_optional || table.has(label);
+        let label = Request::new(label, Content::Labels, Some("app.data.columns.label"));
+        requests.extend(is_labelled.then_some(label));
+        table.read(&requests)?.try_for_each(|batch| self.add(batch?, is_labelled, file))
+    }
+
+    /// Adds the examples of a batch, whose last column has the labels if there are any.
+    fn add(&mut self, mut batch: Batch, is_labelled: bool, file: &Path) -> Result<(), DataError> {
+        let labels = match is_labelled.then(|| batch.columns.pop()).flatten() {
+            Some(Column::Names(labels)) => self.classes.places(&labels),
+            _ => vec![NO_LABEL; batch.rows.len()],
+        };
+        let broken = |row: usize, found: String, expected: String| {
+            DataError::broken(file, FilePosition::Row(batch.rows[row]), found, expected)
+        };
+        let set = self.sets.last_mut().expect("examples are read into a set");
+
+        if let Some(row) = labels.iter().position(|label| *label > 1 && *label != NO_LABEL) {
+            let names = listed(&std::mem::take(&mut self.classes).into_names().0);
+            let expected = "two classes in all files".into();
+            return Err(broken(row, format!("a third class, one of {names}"), expected));
+        }
+        if set.len() + labels.len() > EXAMPLES_MAX {
+            return Err(broken(0, "more examples".into(), format!("at most {EXAMPLES_MAX}")));
+        }
+
+        if let [Column::IndexLists(indices), values] = batch.columns.as_slice() {
+            let Column::NumberLists(values) = values else {
+                unreachable!("lists of values were asked for")
+            };
+            let widest = add_lists(set, indices, values, &labels)
+                .map_err(|(row, found, expected)| broken(row, found, expected))?;
+            if let Some(row) = widest {
+                self.widest = (file.into(), batch.rows[row]);
+            }
+            return Ok(());
+        }
+
+        let columns: Vec<&[f32]> = match batch.columns.as_slice() {
+            [Column::NumberLists(_)] => {
+                let expected = "columns of numbers, or lists named by indices and values".into();
+                return Err(broken(0, "lists of features".into(), expected));
+            }
+            columns => columns.iter().map(numbers).collect(),
+        };
+        set.width = columns.len();
+        let (mut places, mut values) = (Vec::new(), Vec::new());
+        for (row, label) in labels.iter().enumerate() {
+            places.clear();
+            values.clear();
+            for (place, column) in
+                columns.iter().enumerate().filter(|(_, column)| column[row] != 0.0)
+            {
+                places.push(place as u32);
+                values.push(column[row]);
+            }
+            set.push(&places, &values, numbered(*label));
+        }
+        Ok(())
+    }
+
+    /// The sets, with all classes known.
+    ///
+    /// # Errors
+    /// Where an index is too high for so few entries.
+    pub(crate) fn into_examples(self) -> Result<SparseSets, DataError> {
+        let width = self.sets.iter().map(|set| set.width).max().unwrap_or(0);
+        let entries = self.sets.iter().map(|set| set.columns.len()).sum();
+        let features = self.features.and_then(FeatureColumns::into_names);
+        if features.is_none() && width > width_max(entries) {
+            let (file, row) = self.widest;
+            let found = format!("index {}", width - 1);
+            let expected = format!("below {} for {entries} entries in all", width_max(entries));
+            return Err(DataError::broken(&file, FilePosition::Row(row), found, expected));
+        }
+
+        let (names, places): (Names, Vec<u32>) = self.classes.into_names();
+        let examples = |mut set: SparseExamples| {
+            for label in set.labels.iter_mut().filter(|label| !label.is_nan()) {
+                *label = label_of(places[*label as usize]);
+            }
+            set.width = width;
+            set.class_names = Some(names.clone());
+            set
+        };
+        Ok((self.sets.into_iter().map(examples).collect(), features))
+    }
+}
+
+/// The place of a class until all classes are known. Not a number where there is no label.
+fn numbered(class: u32) -> f32 {
+    if class == NO_LABEL { f32::NAN } else { class as f32 }
+}
+
+/// The label of the first of two classes and of the second.
+pub(crate) fn label_of(class: u32) -> f32 {
+    if class == 0 { -1.0 } else { 1.0 }
+}
+
+/// Adds examples from lists of indices and values. Returns the row with a higher index than there was before, or the first
+/// row that is wrong, with what was found and what was expected.
+fn add_lists(
+    set: &mut SparseExamples,
+    indices: &Lists<u64>,
+    values: &Lists<f32>,
+    labels: &[u32],
+) -> Result<Option<usize>, (usize, String, String)> {
+    let mut widest = None;
+    for (row, ((indices, values), label)) in
+        indices.iter().zip(values.iter()).zip(labels).enumerate()
+    {
+        if indices.len() != values.len() {
+            let found = format!("{} indices and {} values", indices.len(), values.len());
+            return Err((row, found, "a value for each index".into()));
+        }
+        if let Some(index) = indices.iter().find(|index| **index > INDEX_MAX) {
+            return Err((row, format!("index {index}"), format!("at most {INDEX_MAX}")));
+        }
+        let mut entries: Vec<(u32, f32)> =
+            indices.iter().map(|index| *index as u32).zip(values.iter().copied()).collect();
+        entries.sort_unstable_by_key(|(index, _)| *index);
+        if let Some(pair) = entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err((row, format!("index {} twice", pair[0].0), "each index once".into()));
+        }
+
+        let (columns, values): (Vec<u32>, Vec<f32>) = entries.into_iter().unzip();
+        set.push(&columns, &values, numbered(*label));
+        let width = columns.last().map_or(0, |last| *last as usize + 1);
+        if width > set.width {
+            set.width = width;
+            widest = Some(row);
+        }
+    }
+    Ok(widest)
+}
+
+/// The highest index: one parameter each.
+const INDEX_MAX: u64 = (1 << 26) - 1;
+
+/// Positions are 32-bit.
+const EXAMPLES_MAX: usize = 1 << 30;

@@ -1,0 +1,171 @@
+//! Topic models from the documents of each data center: the words are the same in all.
+
+use crate::error::{DataError, FilePosition};
+use crate::formats::docword::{read_docword, read_vocabulary};
+use crate::homes::digest::{digest_of, digest_of_examples};
+use crate::homes::home::Home;
+use crate::homes::summary::{DataShape, DataSummary, DocumentShape, Part, disagreement, joined};
+use crate::kinds::check_parameters;
+use crate::synthetic;
+use gaia_core::types::Seed;
+use gaia_ml::apps::{
+    Completion, DocumentSource, TokenCounts, TopicGenerator, TopicModel, TopicModelConfig,
+    WordProbabilities,
+};
+use gaia_ml::divided::Divided;
+use gaia_ml::examples::Documents;
+
+/// The documents of one data center.
+pub(crate) struct LocalDocuments {
+    documents: Divided<Documents>,
+    vocabulary: Option<Vec<String>>,
+}
+
+/// Reads the documents of a home, or makes them, with the perplexity of what made them.
+pub(crate) fn read(
+    config: &TopicModelConfig,
+    home: &Home<DocumentSource, ()>,
+    seed: Seed,
+) -> Result<(LocalDocuments, Option<f64>), DataError> {
+    if home.data.source == DocumentSource::Synthetic {
+        return made(config, home, seed);
+    }
+    let all = read_docword(home.path()?)?;
+    check(config, all.vocabulary)?;
+    let words = config.data.vocabulary_path.as_deref();
+    let vocabulary = words.map(|words| read_vocabulary(words, all.vocabulary)).transpose()?;
+    let (train, test) = match &home.validation {
+        None => home.hold_out(&all),
+        Some(validation) => {
+            let test = read_docword(validation)?;
+            if test.vocabulary != all.vocabulary {
+                let found = format!("documents of {} words", test.vocabulary);
+                let expected = format!("{} words, as those that train have", all.vocabulary);
+                return Err(DataError::broken(validation, FilePosition::Whole, found, expected));
+            }
+            (all, test)
+        }
+    };
+    let labels = most_frequent_words(&train);
+    Ok((LocalDocuments { documents: home.split(train, test, &labels), vocabulary }, None))
+}
+
+fn made(
+    config: &TopicModelConfig,
+    home: &Home<DocumentSource, ()>,
+    seed: Seed,
+) -> Result<(LocalDocuments, Option<f64>), DataError> {
+    let generator: &TopicGenerator = &config.data.synthetic;
+    check(config, generator.vocabulary)?;
+    let made = synthetic::documents(generator, home.data.held_out, home.seed.child("synthetic"));
+    let documents = home.split(made.train, made.test, &made.labels);
+    let best = WordProbabilities::new(generator.topics, made.words)
+        .perplexity(&cut(&documents, seed), generator.topic_concentration);
+    Ok((LocalDocuments { documents, vocabulary: None }, Some(best)))
+}
+
+impl LocalDocuments {
+    /// The number of training documents.
+    pub(crate) fn len(&self) -> usize {
+        self.documents.train.len()
+    }
+
+    /// The digest of the held-out documents.
+    pub(crate) fn digest_of_test(&self) -> u64 {
+        digest_of_examples(&self.documents.test)
+    }
+
+    pub(crate) fn summary(&self) -> DataSummary {
+        let counts = self.documents.train.count_words();
+        let shape = DocumentShape { counts, vocabulary: self.vocabulary.clone() };
+        let digest = digest_of(&self.documents);
+        DataSummary::new(&self.documents, digest, DataShape::Documents(shape))
+    }
+}
+
+/// Builds the application from the documents that this process has, and from the summaries of all.
+pub(crate) fn build(
+    config: &TopicModelConfig,
+    parts: Vec<Part<'_, LocalDocuments>>,
+    seed: Seed,
+    name: &str,
+) -> Result<TopicModel, DataError> {
+    check_words(&parts)?;
+    let words = parts[0].counts().len();
+    check(config, words)?;
+
+    let mut counts = TokenCounts { total: vec![0; words], before: vec![0; words] };
+    let own = parts.iter().position(|part| part.local.is_some()).unwrap_or(0);
+    for (at, part) in parts.iter().enumerate() {
+        if at == own {
+            counts.before.clone_from(&counts.total);
+        }
+        let totals = counts.total.iter_mut().zip(part.counts());
+        totals.for_each(|(total, count)| *total += count);
+    }
+    let vocabulary = parts.iter().find_map(|part| part.vocabulary()).map(<[String]>::to_vec);
+
+    let parts = parts.into_iter().map(|part| part.map(|local| local.documents)).collect();
+    let documents = joined(Documents::empty(words), parts);
+    let held_out = cut(&documents, seed);
+    let config = config.clone();
+    Ok(TopicModel::new(config, documents, held_out, counts, vocabulary, seed, name))
+}
+
+/// Checks that all data centers have the same words.
+fn check_words(parts: &[Part<'_, LocalDocuments>]) -> Result<(), DataError> {
+    let first = &parts[0];
+    let words = first.counts().len();
+    if let Some(other) = parts.iter().find(|part| part.counts().len() != words) {
+        let found = format!("documents of {} words", other.counts().len());
+        return Err(disagreement(other, first, (found, format!("{words} words"))));
+    }
+
+    let mut named = parts.iter().filter_map(|part| Some((part, part.vocabulary()?)));
+    let Some((first, words)) = named.next() else { return Ok(()) };
+    for (other, others) in named {
+        let differs = words.iter().zip(others).position(|(own, other)| own != other);
+        if let Some(place) = differs {
+            let found = format!("the word {} `{}`", place + 1, others[place]);
+            return Err(disagreement(other, first, (found, format!("`{}`", words[place]))));
+        }
+    }
+    Ok(())
+}
+
+impl Part<'_, LocalDocuments> {
+    fn shape(&self) -> Option<&DocumentShape> {
+        match &self.summary.shape {
+            DataShape::Documents(shape) => Some(shape),
+            _ => None,
+        }
+    }
+
+    fn counts(&self) -> &[u64] {
+        self.shape().map_or(&[], |shape| &shape.counts)
+    }
+
+    fn vocabulary(&self) -> Option<&[String]> {
+        self.shape()?.vocabulary.as_deref()
+    }
+}
+
+fn cut(documents: &Divided<Documents>, seed: Seed) -> Completion {
+    Completion::new(&documents.test, &documents.test_parts, seed.child("completion"))
+}
+
+fn check(config: &TopicModelConfig, words: usize) -> Result<(), DataError> {
+    let parameters = (words + 1).saturating_mul(config.topics);
+    Ok(check_parameters("topics", config.topics, parameters)?)
+}
+
+/// The most frequent word of each document. Of equally frequent ones the first.
+fn most_frequent_words(documents: &Documents) -> Vec<u32> {
+    let of_document = |document| {
+        let (words, counts) = documents.document(document);
+        let most = counts.iter().copied().max().unwrap_or(0);
+        let place = counts.iter().position(|&count| count == most);
+        place.map_or(0, |place| words[place])
+    };
+    (0..documents.len()).map(of_document).collect()
+}

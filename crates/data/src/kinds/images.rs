@@ -1,0 +1,228 @@
+//! The images of classifiers: from the folders of each data center, or generated.
+
+use std::path::Path;
+
+use crate::error::{DataError, FilePosition};
+use crate::formats::cifar::read_cifar;
+use crate::formats::class_names::{places, union};
+use crate::formats::dense_tables::DenseTables;
+use crate::formats::feature_columns::difference;
+use crate::formats::files::folders_of;
+use crate::formats::idx::read_idx;
+use crate::formats::table::TableFormat;
+use crate::homes::digest::{digest_of, digest_of_examples};
+use crate::homes::home::Home;
+use crate::homes::summary::{DataShape, DataSummary, DenseShape, Part, disagreement, joined};
+use crate::synthetic::Generated;
+use gaia_core::application::Names;
+use gaia_core::types::Seed;
+use gaia_ml::apps::ImageSource;
+use gaia_ml::divided::Divided;
+use gaia_ml::examples::{DenseExamples, Shape};
+
+/// The dense examples of one data center.
+pub(crate) struct LocalImages {
+    images: Divided<DenseExamples>,
+    /// The names of the features, where each has one.
+    features: Option<Vec<String>>,
+}
+
+/// Reads the images of a home, or makes them, with the accuracy of what made them.
+pub(crate) fn read<G: Clone + Default>(
+    home: &Home<ImageSource, G>,
+    make: impl FnOnce(Seed) -> Generated<DenseExamples>,
+) -> Result<(LocalImages, Option<f64>), DataError> {
+    let columns = &home.data.columns;
+    let (train, test, features, best) = match home.data.source {
+        ImageSource::Synthetic => {
+            let made = make(home.seed.child("synthetic"));
+            (made.train, made.test, None, Some(made.best_accuracy))
+        }
+        ImageSource::Csv => {
+            let tables = DenseTables::new(TableFormat::csv(columns.separator), columns);
+            read_tables(home, tables)?
+        }
+        ImageSource::Parquet => read_tables(home, DenseTables::new(TableFormat::Parquet, columns))?,
+        source @ (ImageSource::Idx | ImageSource::Cifar) => {
+            let (train, mut test) = read_folders(home.path()?, source)?;
+            if let Some(validation) = &home.validation {
+                (_, test) = read_folders(validation, source)?;
+                check_shape(validation, &test, &train)?;
+            }
+            (train, test, None, None)
+        }
+    };
+    let labels = train.labels.clone();
+    Ok((LocalImages { images: home.split(train, test, &labels), features }, best))
+}
+
+/// Examples that train and that test, and the names of their features. Nothing generated them.
+type Tables = (DenseExamples, DenseExamples, Option<Vec<String>>, Option<f64>);
+
+/// Reads the examples of a home from files of columns.
+fn read_tables<G: Clone + Default>(
+    home: &Home<ImageSource, G>,
+    mut tables: DenseTables<'_>,
+) -> Result<Tables, DataError> {
+    for path in [home.path()?].into_iter().chain(home.validation.as_deref()) {
+        tables.add_set(path)?;
+    }
+    let (mut sets, features) = tables.into_examples()?;
+    let all = sets.remove(0);
+    let (train, test) = match sets.pop() {
+        Some(validation) => (all, validation),
+        None => home.hold_out(&all),
+    };
+    Ok((train, test, features, None))
+}
+
+/// Checks that images of a validation set are as those that train.
+fn check_shape(
+    validation: &Path,
+    test: &DenseExamples,
+    train: &DenseExamples,
+) -> Result<(), DataError> {
+    if test.shape == train.shape {
+        return Ok(());
+    }
+    let found = format!("images of {} pixels", test.shape);
+    let expected = format!("{} pixels, as those that train have", train.shape);
+    Err(DataError::broken(validation, FilePosition::Whole, found, expected))
+}
+
+impl LocalImages {
+    /// The number of training examples.
+    pub(crate) fn len(&self) -> usize {
+        self.images.train.len()
+    }
+
+    /// The digest of the held-out examples.
+    pub(crate) fn digest_of_test(&self) -> u64 {
+        digest_of_examples(&self.images.test)
+    }
+
+    pub(crate) fn summary(&self) -> DataSummary {
+        let Divided { train, test, .. } = &self.images;
+        let Shape { channels, height, width } = train.shape;
+        let shape = DenseShape {
+            channels,
+            height,
+            width,
+            classes: train.classes.max(test.classes),
+            class_names: train.class_names.clone(),
+            features: self.features.clone(),
+        };
+        DataSummary::new(&self.images, digest_of(&self.images), DataShape::Images(shape))
+    }
+
+    /// The examples with the classes of all data centers. Classes without names are named by their numbers.
+    fn in_model(self, all: &Names) -> Divided<DenseExamples> {
+        let mut images = self.images;
+        for examples in [&mut images.train, &mut images.test] {
+            let numbers = || numbered(examples.classes);
+            let places = places(&examples.class_names.clone().unwrap_or_else(numbers), all);
+            examples.labels.iter_mut().for_each(|label| *label = places[*label as usize]);
+        }
+        images
+    }
+}
+
+/// The numbers of classes without names, as names.
+fn numbered(classes: usize) -> Names {
+    Names::Numbers((0..classes as u64).collect())
+}
+
+/// The images of all data centers, of which this process has some, and the names of their features where each has one. They
+/// have one shape, and the classes of all.
+pub(crate) fn gathered(
+    parts: Vec<Part<'_, LocalImages>>,
+) -> Result<(Divided<DenseExamples>, Option<Vec<String>>), DataError> {
+    let shapes: Vec<&DenseShape> = parts.iter().filter_map(Part::shape).collect();
+    let mut named =
+        shapes.iter().enumerate().filter_map(|(at, shape)| Some((at, shape.features.as_ref()?)));
+    if let Some((first, names)) = named.next()
+        && let Some((other, others)) = named.find(|(_, others)| *others != names)
+    {
+        return Err(disagreement(&parts[other], &parts[first], difference(others, names)));
+    }
+    let features = shapes.iter().find_map(|shape| shape.features.clone());
+
+    let shape = shapes[0].shape();
+    if let Some(other) = shapes.iter().position(|other| other.shape() != shape) {
+        let (one, values) = match &shapes[other].class_names {
+            Some(_) => ("examples", "features"),
+            None => ("images", "pixels"),
+        };
+        let found = format!("{one} of {} {values}", shapes[other].shape());
+        let values = (found, format!("{shape} {values}"));
+        return Err(disagreement(&parts[other], &parts[0], values));
+    }
+
+    let is_named = shapes.iter().any(|shape| shape.class_names.is_some());
+    let class_names = is_named.then(|| {
+        let names = |shape: &&DenseShape| {
+            shape.class_names.clone().unwrap_or_else(|| numbered(shape.classes))
+        };
+        union(shapes.iter().map(names).collect::<Vec<_>>().iter())
+    });
+    let most = shapes.iter().map(|shape| shape.classes).max().unwrap_or(0);
+    let classes = class_names.as_ref().map_or(most, Names::len);
+
+    let in_model = |local: LocalImages| match &class_names {
+        Some(all) => local.in_model(all),
+        None => local.images,
+    };
+    let parts = parts.into_iter().map(|part| part.map(in_model)).collect();
+    let mut all = joined(DenseExamples::empty(shape, classes), parts);
+    for examples in [&mut all.train, &mut all.test] {
+        (examples.classes, examples.class_names) = (classes, class_names.clone());
+    }
+    Ok((all, features))
+}
+
+impl DenseShape {
+    fn shape(&self) -> Shape {
+        let Self { channels, height, width, .. } = *self;
+        Shape { channels, height, width }
+    }
+}
+
+impl Part<'_, LocalImages> {
+    fn shape(&self) -> Option<&DenseShape> {
+        match &self.summary.shape {
+            DataShape::Images(shape) => Some(shape),
+            _ => None,
+        }
+    }
+}
+
+/// Training and test images.
+type Images = (DenseExamples, DenseExamples);
+
+/// Reads the images of a folder, or of the folders that match a pattern.
+pub(crate) fn read_folders(path: &Path, source: ImageSource) -> Result<Images, DataError> {
+    let read = if source == ImageSource::Idx { read_idx } else { read_cifar };
+    let folders = folders_of(path)?;
+    let (mut train, mut test) = read(&folders[0])?;
+    for folder in &folders[1..] {
+        let (more, more_test) = read(folder)?;
+        if more.shape != train.shape {
+            let found = format!("images of {} pixels", more.shape);
+            let expected = format!("{} pixels, as in {}", train.shape, folders[0].display());
+            return Err(DataError::broken(folder, FilePosition::Whole, found, expected));
+        }
+        if train.len() + more.len() > IMAGES_MAX {
+            let found = format!("{} images with the folders before", train.len() + more.len());
+            let expected = format!("at most {IMAGES_MAX} images in all folders");
+            return Err(DataError::broken(folder, FilePosition::Whole, found, expected));
+        }
+        train.append(more);
+        test.append(more_test);
+    }
+    let classes = train.classes.max(test.classes);
+    (train.classes, test.classes) = (classes, classes);
+    Ok((train, test))
+}
+
+/// Training images in all folders: positions are 32-bit.
+const IMAGES_MAX: usize = 1 << 30;

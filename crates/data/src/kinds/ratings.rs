@@ -1,0 +1,167 @@
+//! Matrix factorisation from the ratings of each data center: users and items are those of all.
+
+use std::path::Path;
+
+use crate::error::DataError;
+use crate::formats::movielens::add_ratings;
+use crate::formats::rating_rows::{RatingRows, Values};
+use crate::formats::rating_tables::add_tables;
+use crate::formats::table::TableFormat;
+use crate::homes::counted_names::CountedNames;
+use crate::homes::digest::{digest_of, digest_of_named};
+use crate::homes::home::Home;
+use crate::homes::summary::{DataShape, DataSummary, Part, RatingShape, disagreement, joined};
+use crate::kinds::check_parameters;
+use crate::synthetic;
+use gaia_core::application::Names;
+use gaia_ml::apps::{
+    MatrixFactorization, MatrixFactorizationConfig, RatingGenerator, RatingSource, RatingTotals,
+};
+use gaia_ml::config::DataConfig;
+use gaia_ml::divided::Divided;
+use gaia_ml::examples::Ratings;
+
+/// The ratings of one data center, with its own users and items.
+pub(crate) struct LocalRatings {
+    ratings: Divided<Ratings>,
+    /// The users and the items in the files, ascending.
+    names: [Names; 2],
+}
+
+/// Reads the ratings of a home.
+pub(crate) fn read(home: &Home<RatingSource, RatingGenerator>) -> Result<LocalRatings, DataError> {
+    let (mut sets, names) = match home.data.source {
+        RatingSource::Synthetic => {
+            let all = synthetic::ratings(&home.data.synthetic, home.seed.child("synthetic"));
+            let numbers = |count: usize| Names::Numbers((0..count as u64).collect());
+            let names = [numbers(all.users), numbers(all.items)];
+            (vec![all], names)
+        }
+        _ => {
+            let mut rows = RatingRows::default();
+            for path in [home.path()?].into_iter().chain(home.validation.as_deref()) {
+                rows.add_set(path, |rows| add_files(&home.data, path, rows, Values::Given))?;
+            }
+            rows.into_ratings()
+        }
+    };
+    let all = sets.remove(0);
+    let (train, test) = match sets.pop() {
+        Some(validation) => (all, validation),
+        None => home.hold_out(&all),
+    };
+    let groups = train.user.clone();
+    Ok(LocalRatings { ratings: home.split(train, test, &groups), names })
+}
+
+/// Adds the ratings of the files that a path names.
+pub(crate) fn add_files(
+    data: &DataConfig<RatingSource, RatingGenerator>,
+    path: &Path,
+    rows: &mut RatingRows,
+    values: Values,
+) -> Result<(), DataError> {
+    let columns = &data.columns;
+    let format = match data.source {
+        RatingSource::Synthetic => return Ok(()),
+        RatingSource::MovieLens => return add_ratings(path, rows, values),
+        RatingSource::Csv => TableFormat::csv(columns.separator),
+        RatingSource::Parquet => TableFormat::Parquet,
+    };
+    add_tables(path, format, columns, rows, values)
+}
+
+impl LocalRatings {
+    /// The number of training ratings.
+    pub(crate) fn len(&self) -> usize {
+        self.ratings.train.len()
+    }
+
+    /// The digest of the held-out ratings, whatever other users and items there are.
+    pub(crate) fn digest_of_test(&self) -> u64 {
+        digest_of_named(&self.ratings.test, &self.names)
+    }
+
+    pub(crate) fn summary(&self) -> DataSummary {
+        let totals = RatingTotals::of(&self.ratings.train);
+        let [users, items] = self.names.clone();
+        let shape = RatingShape {
+            users: CountedNames { names: users, counts: totals.by_user },
+            items: CountedNames { names: items, counts: totals.by_item },
+            sum: totals.sum,
+        };
+        DataSummary::new(&self.ratings, digest_of(&self.ratings), DataShape::Ratings(shape))
+    }
+
+    /// The ratings with the rows that their users and items have in the model.
+    fn in_model(self, all: [&Names; 2]) -> Divided<Ratings> {
+        let places = |own: &Names, all: &Names| -> Vec<u32> {
+            let names = (0..own.len()).filter_map(|place| own.get(place));
+            names.map(|name| all.place(name).map_or(u32::MAX, |place| place as u32)).collect()
+        };
+        let [user_places, item_places] = [0, 1].map(|at| places(&self.names[at], all[at]));
+        let moved = |ratings: Ratings| {
+            let row = |places: &[u32], own: Vec<u32>| -> Vec<u32> {
+                own.into_iter().map(|row| places[row as usize]).collect()
+            };
+            Ratings {
+                users: all[0].len(),
+                items: all[1].len(),
+                user: row(&user_places, ratings.user),
+                item: row(&item_places, ratings.item),
+                value: ratings.value,
+            }
+        };
+        let Divided { train, test, .. } = self.ratings;
+        Divided { train: moved(train), test: moved(test), ..self.ratings }
+    }
+}
+
+/// Builds the application from the ratings that this process has, and from the summaries of all.
+pub(crate) fn build(
+    config: &MatrixFactorizationConfig,
+    parts: Vec<Part<'_, LocalRatings>>,
+    name: &str,
+) -> Result<MatrixFactorization, DataError> {
+    let users = united(&parts, "users", |shape| &shape.users)?;
+    let items = united(&parts, "items", |shape| &shape.items)?;
+    let totals = RatingTotals {
+        sum: parts.iter().filter_map(Part::shape).map(|shape| shape.sum).sum(),
+        by_user: users.counts,
+        by_item: items.counts,
+    };
+    let names = [users.names, items.names];
+    let [users, items] = names.each_ref().map(Names::len);
+    let parameters = (users + items) * (config.rank + usize::from(config.bias));
+    check_parameters("rank", config.rank, parameters)?;
+
+    let none = Ratings { users, items, ..Ratings::default() };
+    let parts = parts.into_iter().map(|part| part.map(|local| local.in_model(names.each_ref())));
+    let ratings = joined(none, parts.collect());
+    Ok(MatrixFactorization::new(config.clone(), ratings, &totals, names, name))
+}
+
+/// The users or the items of all data centers.
+fn united<'a>(
+    parts: &'a [Part<'_, LocalRatings>],
+    what: &str,
+    names: impl Fn(&'a RatingShape) -> &'a CountedNames,
+) -> Result<CountedNames, DataError> {
+    let lists: Vec<&CountedNames> = parts.iter().filter_map(Part::shape).map(names).collect();
+    CountedNames::union(&lists).map_err(|at| {
+        let words = |at: usize| match lists[at].names {
+            Names::Numbers(_) => format!("{what} named by numbers"),
+            Names::Text(_) => format!("{what} named by text"),
+        };
+        disagreement(&parts[at], &parts[0], (words(at), words(0)))
+    })
+}
+
+impl Part<'_, LocalRatings> {
+    fn shape(&self) -> Option<&RatingShape> {
+        match &self.summary.shape {
+            DataShape::Ratings(shape) => Some(shape),
+            _ => None,
+        }
+    }
+}

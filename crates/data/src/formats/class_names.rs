@@ -29,13 +29,13 @@ pub(crate) fn union<'a>(lists: impl Iterator<Item = &'a Names>) -> Names {
     }
 }
 
-/// The place that each name of a data center has among the names of all.
+/// The place that each name of a data center has among the names of all, or [`UNKNOWN`].
 pub(crate) fn places(own: &Names, all: &Names) -> Vec<u32> {
     let place = |name: Name<'_>| match all {
         Names::Numbers(_) => all.place(name),
         Names::Text(_) => all.place(Name::Text(&name.to_string())),
     };
-    each(own).map(|name| place(name).map_or(u32::MAX, |place| place as u32)).collect()
+    each(own).map(|name| place(name).map_or(UNKNOWN, |place| place as u32)).collect()
 }
 
 /// The names in their order, as many as fit in a message.
@@ -50,6 +50,9 @@ pub(crate) fn listed(names: &Names) -> String {
 fn each(names: &Names) -> impl Iterator<Item = Name<'_>> {
     (0..names.len()).filter_map(|place| names.get(place))
 }
+
+/// The place of a class that is not among those of all.
+pub(crate) const UNKNOWN: u32 = u32::MAX;
 
 /// Classes of a data set: the model has parameters for each.
 pub(crate) const CLASSES_MAX: usize = 1 << 20;

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use crate::error::{DataError, FilePosition};
 use crate::formats::class_names::CLASSES_MAX;
+use crate::formats::example_tables::{
+    EXAMPLES_MAX, ExampleSets, ExampleTables, NO_LABEL, numbers, take_labels,
+};
 use crate::formats::feature_columns::FeatureColumns;
-use crate::formats::files::files_of;
 use crate::formats::name_index::NameIndex;
 use crate::formats::table::{Batch, Column, Content, Request, Table, TableFormat};
 use gaia_ml::ConfigError;
@@ -33,49 +35,9 @@ impl<'a> DenseTables<'a> {
         Self { format, columns, features: None, labels_are_optional, width: None, classes, sets }
     }
 
-    /// Adds a set of examples, however many, with or without labels.
-    pub(crate) fn add_any(&mut self, path: &Path) -> Result<(), DataError> {
-        self.labels_are_optional = true;
-        self.sets.push((Vec::new(), Vec::new()));
-        files_of(path)?.iter().try_for_each(|file| self.add_file(file))
-    }
-
-    /// Adds a set of examples, those of the files that a path names. At least two.
-    pub(crate) fn add_set(&mut self, path: &Path) -> Result<(), DataError> {
-        self.sets.push((Vec::new(), Vec::new()));
-        for file in files_of(path)? {
-            self.add_file(&file)?;
-        }
-
-        let examples = self.sets.last().map_or(0, |(_, labels)| labels.len());
-        if examples < 2 {
-            let found = format!("{examples} in all");
-            return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 examples"));
-        }
-        Ok(())
-    }
-
-    fn add_file(&mut self, file: &Path) -> Result<(), DataError> {
-        let table = Table::open(file, self.format)?;
-        if table.is_empty() {
-            return Ok(());
-        }
-        let chosen = (self.columns.features.as_deref(), self.columns.label.as_str());
-        let features = FeatureColumns::of_file(&table, file, chosen, self.features.take())?;
-        let is_labelled = !self.labels_are_optional || table.has(chosen.1);
-        let label = Request::new(chosen.1, Content::Labels, Some("app.data.columns.label"));
-        let mut requests = features.requests();
-        requests.extend(is_labelled.then_some(label));
-        self.features = Some(features);
-        table.read(&requests)?.try_for_each(|batch| self.add(batch?, is_labelled, file))
-    }
-
     /// Adds the examples of a batch, whose last column has the labels if there are any.
     fn add(&mut self, mut batch: Batch, is_labelled: bool, file: &Path) -> Result<(), DataError> {
-        let labels = match is_labelled.then(|| batch.columns.pop()).flatten() {
-            Some(Column::Names(labels)) => self.classes.places(&labels),
-            _ => vec![NO_LABEL; batch.rows.len()],
-        };
+        let labels = take_labels(&mut batch, is_labelled, &mut self.classes);
         let broken = |row: usize, found: String, expected: String| {
             DataError::broken(file, FilePosition::Row(batch.rows[row]), found, expected)
         };
@@ -115,14 +77,41 @@ impl<'a> DenseTables<'a> {
             .for_each(|row| values.extend(columns.iter().map(|column| column[row])));
         Ok(())
     }
+}
 
-    /// The sets, and the names of the features where each has one.
-    ///
+impl ExampleTables for DenseTables<'_> {
+    type Examples = DenseExamples;
+
+    fn begin_set(&mut self) {
+        self.sets.push((Vec::new(), Vec::new()));
+    }
+
+    fn count(&self) -> usize {
+        self.sets.last().map_or(0, |(_, labels)| labels.len())
+    }
+
+    fn allow_no_labels(&mut self) {
+        self.labels_are_optional = true;
+    }
+
+    fn add_file(&mut self, file: &Path) -> Result<(), DataError> {
+        let table = Table::open(file, self.format)?;
+        if table.is_empty() {
+            return Ok(());
+        }
+        let chosen = (self.columns.features.as_deref(), self.columns.label.as_str());
+        let features = FeatureColumns::of_file(&table, file, chosen, self.features.take())?;
+        let is_labelled = !self.labels_are_optional || table.has(chosen.1);
+        let label = Request::new(chosen.1, Content::Labels, Some("app.data.columns.label"));
+        let mut requests = features.requests();
+        requests.extend(is_labelled.then_some(label));
+        self.features = Some(features);
+        table.read(&requests)?.try_for_each(|batch| self.add(batch?, is_labelled, file))
+    }
+
     /// # Errors
     /// Where examples have another number of features than the configured shape.
-    pub(crate) fn into_examples(
-        self,
-    ) -> Result<(Vec<DenseExamples>, Option<Vec<String>>), DataError> {
+    fn into_examples(self) -> Result<ExampleSets<DenseExamples>, DataError> {
         let width = self.width.unwrap_or(0);
         let shape = match self.columns.shape {
             None => Shape::row(width),
@@ -147,17 +136,3 @@ impl<'a> DenseTables<'a> {
         Ok((sets, self.features.and_then(FeatureColumns::into_names)))
     }
 }
-
-/// The values of a column of numbers.
-pub(crate) fn numbers(column: &Column) -> &[f32] {
-    match column {
-        Column::Numbers(numbers) => numbers,
-        _ => unreachable!("columns are those that were asked for"),
-    }
-}
-
-/// Of an example without a label.
-pub(crate) const NO_LABEL: u32 = u32::MAX;
-
-/// Positions are 32-bit.
-const EXAMPLES_MAX: usize = 1 << 30;

@@ -6,6 +6,7 @@ pub(crate) mod cifar;
 pub(crate) mod class_names;
 pub(crate) mod dense_tables;
 pub(crate) mod docword;
+pub(crate) mod example_tables;
 pub(crate) mod feature_columns;
 pub(crate) mod files;
 pub(crate) mod idx;

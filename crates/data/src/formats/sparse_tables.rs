@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{DataError, FilePosition};
 use crate::formats::class_names::listed;
-use crate::formats::dense_tables::{NO_LABEL, numbers};
+use crate::formats::example_tables::{
+    EXAMPLES_MAX, ExampleSets, ExampleTables, NO_LABEL, numbers, take_labels,
+};
 use crate::formats::feature_columns::FeatureColumns;
-use crate::formats::files::files_of;
 use crate::formats::name_index::NameIndex;
 use crate::formats::source::width_max;
 use crate::formats::table::{Batch, Column, Content, Lists, Request, Table, TableFormat};
@@ -28,11 +29,6 @@ pub(crate) struct SparseTables<'a> {
     widest: (PathBuf, u64),
 }
 
-/// Sets of examples, and the names of their features where each has one.
-///
-/// Labels are −1 for the first of the classes and +1 for the second.
-pub(crate) type SparseSets = (Vec<SparseExamples>, Option<Vec<String>>);
-
 impl<'a> SparseTables<'a> {
     pub(crate) fn new(format: TableFormat, columns: &'a SparseColumns) -> Self {
         let (classes, widest) = (NameIndex::default(), (PathBuf::new(), 0));
@@ -40,59 +36,9 @@ impl<'a> SparseTables<'a> {
         Self { format, columns, features, labels_are_optional, classes, sets, widest }
     }
 
-    /// Adds a set of examples, however many, with or without labels.
-    pub(crate) fn add_any(&mut self, path: &Path) -> Result<(), DataError> {
-        self.labels_are_optional = true;
-        self.sets.push(SparseExamples::empty(0));
-        files_of(path)?.iter().try_for_each(|file| self.add_file(file))
-    }
-
-    /// Adds a set of examples, those of the files that a path names. At least two.
-    pub(crate) fn add_set(&mut self, path: &Path) -> Result<(), DataError> {
-        self.sets.push(SparseExamples::empty(0));
-        for file in files_of(path)? {
-            self.add_file(&file)?;
-        }
-
-        let examples = self.sets.last().map_or(0, SparseExamples::len);
-        if examples < 2 {
-            let found = format!("{examples} in all");
-            return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 examples"));
-        }
-        Ok(())
-    }
-
-    fn add_file(&mut self, file: &Path) -> Result<(), DataError> {
-        let table = Table::open(file, self.format)?;
-        if table.is_empty() {
-            return Ok(());
-        }
-        let SparseColumns { label, features, indices, values, .. } = self.columns;
-        let mut requests = match (indices, values) {
-            (Some(indices), Some(values)) => vec![
-                Request::new(indices, Content::IndexLists, Some("app.data.columns.indices")),
-                Request::new(values, Content::NumberLists, Some("app.data.columns.values")),
-            ],
-            _ => {
-                let chosen = (features.as_deref(), label.as_str());
-                let features = FeatureColumns::of_file(&table, file, chosen, self.features.take())?;
-                let requests = features.requests();
-                self.features = Some(features);
-                requests
-            }
-        };
-        let is_labelled = !self.labels_are_optional || table.has(label);
-        let label = Request::new(label, Content::Labels, Some("app.data.columns.label"));
-        requests.extend(is_labelled.then_some(label));
-        table.read(&requests)?.try_for_each(|batch| self.add(batch?, is_labelled, file))
-    }
-
     /// Adds the examples of a batch, whose last column has the labels if there are any.
     fn add(&mut self, mut batch: Batch, is_labelled: bool, file: &Path) -> Result<(), DataError> {
-        let labels = match is_labelled.then(|| batch.columns.pop()).flatten() {
-            Some(Column::Names(labels)) => self.classes.places(&labels),
-            _ => vec![NO_LABEL; batch.rows.len()],
-        };
+        let labels = take_labels(&mut batch, is_labelled, &mut self.classes);
         let broken = |row: usize, found: String, expected: String| {
             DataError::broken(file, FilePosition::Row(batch.rows[row]), found, expected)
         };
@@ -141,12 +87,53 @@ impl<'a> SparseTables<'a> {
         }
         Ok(())
     }
+}
 
-    /// The sets, with all classes known.
+impl ExampleTables for SparseTables<'_> {
+    type Examples = SparseExamples;
+
+    fn begin_set(&mut self) {
+        self.sets.push(SparseExamples::empty(0));
+    }
+
+    fn count(&self) -> usize {
+        self.sets.last().map_or(0, SparseExamples::len)
+    }
+
+    fn allow_no_labels(&mut self) {
+        self.labels_are_optional = true;
+    }
+
+    fn add_file(&mut self, file: &Path) -> Result<(), DataError> {
+        let table = Table::open(file, self.format)?;
+        if table.is_empty() {
+            return Ok(());
+        }
+        let SparseColumns { label, features, indices, values, .. } = self.columns;
+        let mut requests = match (indices, values) {
+            (Some(indices), Some(values)) => vec![
+                Request::new(indices, Content::IndexLists, Some("app.data.columns.indices")),
+                Request::new(values, Content::NumberLists, Some("app.data.columns.values")),
+            ],
+            _ => {
+                let chosen = (features.as_deref(), label.as_str());
+                let features = FeatureColumns::of_file(&table, file, chosen, self.features.take())?;
+                let requests = features.requests();
+                self.features = Some(features);
+                requests
+            }
+        };
+        let is_labelled = !self.labels_are_optional || table.has(label);
+        let label = Request::new(label, Content::Labels, Some("app.data.columns.label"));
+        requests.extend(is_labelled.then_some(label));
+        table.read(&requests)?.try_for_each(|batch| self.add(batch?, is_labelled, file))
+    }
+
+    /// Labels are −1 for the first of the classes and +1 for the second.
     ///
     /// # Errors
     /// Where an index is too high for so few entries.
-    pub(crate) fn into_examples(self) -> Result<SparseSets, DataError> {
+    fn into_examples(self) -> Result<ExampleSets<SparseExamples>, DataError> {
         let width = self.sets.iter().map(|set| set.width).max().unwrap_or(0);
         let entries = self.sets.iter().map(|set| set.columns.len()).sum();
         let features = self.features.and_then(FeatureColumns::into_names);
@@ -219,6 +206,3 @@ fn add_lists(
 
 /// The highest index: one parameter each.
 const INDEX_MAX: u64 = (1 << 26) - 1;
-
-/// Positions are 32-bit.
-const EXAMPLES_MAX: usize = 1 << 30;

@@ -89,6 +89,17 @@ where
 }
 
 impl<S: DataSource, G: Default> Home<S, G> {
+    /// The examples that train and those that test, of the sets that were read: all examples, and a validation set if there
+    /// is one.
+    pub(crate) fn train_and_test<E: Examples>(&self, sets: Vec<E>) -> (E, E) {
+        let mut sets = sets.into_iter();
+        let all = sets.next().expect("a home has a set of examples");
+        match sets.next() {
+            Some(validation) => (all, validation),
+            None => self.hold_out(&all),
+        }
+    }
+
     /// Holds out a share of the examples: those that train, and those that test.
     pub(crate) fn hold_out<E: Examples>(&self, all: &E) -> (E, E) {
         let (train, test) = hold_out(all.len(), self.data.held_out, self.seed.child("held out"));

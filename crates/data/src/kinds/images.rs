@@ -6,13 +6,13 @@ use crate::error::{DataError, FilePosition};
 use crate::formats::cifar::read_cifar;
 use crate::formats::class_names::{places, union};
 use crate::formats::dense_tables::DenseTables;
-use crate::formats::feature_columns::difference;
 use crate::formats::files::folders_of;
 use crate::formats::idx::read_idx;
 use crate::formats::table::TableFormat;
 use crate::homes::digest::{digest_of, digest_of_examples};
 use crate::homes::home::Home;
 use crate::homes::summary::{DataShape, DataSummary, DenseShape, Part, disagreement, joined};
+use crate::kinds::{agreed_features, read_tables};
 use crate::synthetic::Generated;
 use gaia_core::application::Names;
 use gaia_core::types::Seed;
@@ -40,9 +40,14 @@ pub(crate) fn read<G: Clone + Default>(
         }
         ImageSource::Csv => {
             let tables = DenseTables::new(TableFormat::csv(columns.separator), columns);
-            read_tables(home, tables)?
+            let (train, test, features) = read_tables(home, tables)?;
+            (train, test, features, None)
         }
-        ImageSource::Parquet => read_tables(home, DenseTables::new(TableFormat::Parquet, columns))?,
+        ImageSource::Parquet => {
+            let tables = DenseTables::new(TableFormat::Parquet, columns);
+            let (train, test, features) = read_tables(home, tables)?;
+            (train, test, features, None)
+        }
         source @ (ImageSource::Idx | ImageSource::Cifar) => {
             let (train, mut test) = read_folders(home.path()?, source)?;
             if let Some(validation) = &home.validation {
@@ -54,26 +59,6 @@ pub(crate) fn read<G: Clone + Default>(
     };
     let labels = train.labels.clone();
     Ok((LocalImages { images: home.split(train, test, &labels), features }, best))
-}
-
-/// Examples that train and that test, and the names of their features. Nothing generated them.
-type Tables = (DenseExamples, DenseExamples, Option<Vec<String>>, Option<f64>);
-
-/// Reads the examples of a home from files of columns.
-fn read_tables<G: Clone + Default>(
-    home: &Home<ImageSource, G>,
-    mut tables: DenseTables<'_>,
-) -> Result<Tables, DataError> {
-    for path in [home.path()?].into_iter().chain(home.validation.as_deref()) {
-        tables.add_set(path)?;
-    }
-    let (mut sets, features) = tables.into_examples()?;
-    let all = sets.remove(0);
-    let (train, test) = match sets.pop() {
-        Some(validation) => (all, validation),
-        None => home.hold_out(&all),
-    };
-    Ok((train, test, features, None))
 }
 
 /// Checks that images of a validation set are as those that train.
@@ -138,14 +123,7 @@ pub(crate) fn gathered(
     parts: Vec<Part<'_, LocalImages>>,
 ) -> Result<(Divided<DenseExamples>, Option<Vec<String>>), DataError> {
     let shapes: Vec<&DenseShape> = parts.iter().filter_map(Part::shape).collect();
-    let mut named =
-        shapes.iter().enumerate().filter_map(|(at, shape)| Some((at, shape.features.as_ref()?)));
-    if let Some((first, names)) = named.next()
-        && let Some((other, others)) = named.find(|(_, others)| *others != names)
-    {
-        return Err(disagreement(&parts[other], &parts[first], difference(others, names)));
-    }
-    let features = shapes.iter().find_map(|shape| shape.features.clone());
+    let features = agreed_features(&parts, |part| part.shape()?.features.as_ref())?;
 
     let shape = shapes[0].shape();
     if let Some(other) = shapes.iter().position(|other| other.shape() != shape) {

@@ -8,8 +8,48 @@ pub(crate) mod sparse;
 
 use std::fmt::Display;
 
+use crate::error::DataError;
+use crate::formats::example_tables::ExampleTables;
+use crate::formats::feature_columns::difference;
+use crate::homes::home::Home;
+use crate::homes::summary::{Part, disagreement};
 use gaia_core::types::limits::MODEL_PARAMETERS_MAX;
 use gaia_ml::ConfigError;
+use gaia_ml::columns::DataSource;
+
+/// Examples that train and that test, and the names of their features where each has one.
+type TrainAndTest<E> = (E, E, Option<Vec<String>>);
+
+/// Reads the examples of a home from files of columns.
+fn read_tables<T, S, G>(
+    home: &Home<S, G>,
+    mut tables: T,
+) -> Result<TrainAndTest<T::Examples>, DataError>
+where
+    T: ExampleTables,
+    S: DataSource,
+    G: Clone + Default,
+{
+    for path in [home.path()?].into_iter().chain(home.validation.as_deref()) {
+        tables.add_set(path)?;
+    }
+    let (sets, features) = tables.into_examples()?;
+    let (train, test) = home.train_and_test(sets);
+    Ok((train, test, features))
+}
+
+/// The names of the features of all data centers, where they have names. They are the same in all that have any.
+fn agreed_features<'p, L>(
+    parts: &'p [Part<'_, L>],
+    features: impl Fn(&'p Part<'_, L>) -> Option<&'p Vec<String>>,
+) -> Result<Option<Vec<String>>, DataError> {
+    let mut named = parts.iter().filter_map(|part| Some((part, features(part)?)));
+    let Some((first, names)) = named.next() else { return Ok(None) };
+    match named.find(|(_, others)| *others != names) {
+        Some((other, others)) => Err(disagreement(other, first, difference(others, names))),
+        None => Ok(Some(names.clone())),
+    }
+}
 
 /// Checks that a model is not too large; `key` is the setting that it follows from.
 pub(crate) fn check_parameters(

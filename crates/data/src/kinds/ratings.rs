@@ -30,7 +30,7 @@ pub(crate) struct LocalRatings {
 
 /// Reads the ratings of a home.
 pub(crate) fn read(home: &Home<RatingSource, RatingGenerator>) -> Result<LocalRatings, DataError> {
-    let (mut sets, names) = match home.data.source {
+    let (sets, names) = match home.data.source {
         RatingSource::Synthetic => {
             let all = synthetic::ratings(&home.data.synthetic, home.seed.child("synthetic"));
             let numbers = |count: usize| Names::Numbers((0..count as u64).collect());
@@ -45,11 +45,7 @@ pub(crate) fn read(home: &Home<RatingSource, RatingGenerator>) -> Result<LocalRa
             rows.into_ratings()
         }
     };
-    let all = sets.remove(0);
-    let (train, test) = match sets.pop() {
-        Some(validation) => (all, validation),
-        None => home.hold_out(&all),
-    };
+    let (train, test) = home.train_and_test(sets);
     let groups = train.user.clone();
     Ok(LocalRatings { ratings: home.split(train, test, &groups), names })
 }

@@ -2,14 +2,13 @@
 
 use crate::error::DataError;
 use crate::formats::class_names::{listed, places, union};
-use crate::formats::feature_columns::difference;
 use crate::formats::libsvm::read_libsvm;
 use crate::formats::sparse_tables::{SparseTables, label_of};
 use crate::formats::table::TableFormat;
 use crate::homes::digest::{digest_of, digest_of_examples};
 use crate::homes::home::Home;
 use crate::homes::summary::{DataShape, DataSummary, Part, SparseShape, disagreement, joined};
-use crate::kinds::check_parameters;
+use crate::kinds::{agreed_features, check_parameters, read_tables};
 use crate::synthetic;
 use gaia_core::application::Names;
 use gaia_ml::ConfigError;
@@ -47,34 +46,17 @@ pub(crate) fn read(
         }
         SparseSource::Csv => {
             let tables = SparseTables::new(TableFormat::csv(columns.separator), columns);
-            read_tables(home, tables)?
+            let (train, test, features) = read_tables(home, tables)?;
+            (train, test, features, None)
         }
         SparseSource::Parquet => {
-            read_tables(home, SparseTables::new(TableFormat::Parquet, columns))?
+            let tables = SparseTables::new(TableFormat::Parquet, columns);
+            let (train, test, features) = read_tables(home, tables)?;
+            (train, test, features, None)
         }
     };
     let labels: Vec<u32> = train.labels.iter().map(|&label| u32::from(label > 0.0)).collect();
     Ok((LocalSparse { examples: home.split(train, test, &labels), features }, best))
-}
-
-/// Examples that train and that test, and the names of their features. Nothing generated them.
-type Tables = (SparseExamples, SparseExamples, Option<Vec<String>>, Option<f64>);
-
-/// Reads the examples of a home from files of columns.
-fn read_tables(
-    home: &Home<SparseSource, PlantedGenerator>,
-    mut tables: SparseTables<'_>,
-) -> Result<Tables, DataError> {
-    for path in [home.path()?].into_iter().chain(home.validation.as_deref()) {
-        tables.add_set(path)?;
-    }
-    let (mut sets, features) = tables.into_examples()?;
-    let all = sets.remove(0);
-    let (train, test) = match sets.pop() {
-        Some(validation) => (all, validation),
-        None => home.hold_out(&all),
-    };
-    Ok((train, test, features, None))
 }
 
 impl LocalSparse {
@@ -119,15 +101,7 @@ pub(crate) fn build(
     name: &str,
 ) -> Result<LogisticRegression, DataError> {
     let shapes: Vec<&SparseShape> = parts.iter().filter_map(Part::shape).collect();
-    let mut named =
-        shapes.iter().enumerate().filter_map(|(at, shape)| Some((at, shape.features.as_ref()?)));
-    if let Some((first, names)) = named.next()
-        && let Some((other, others)) = named.find(|(_, others)| *others != names)
-    {
-        return Err(disagreement(&parts[other], &parts[first], difference(others, names)));
-    }
-
-    let features = shapes.iter().find_map(|shape| shape.features.clone());
+    let features = agreed_features(&parts, |part| part.shape()?.features.as_ref())?;
     let class_names = classes_of_all(&parts)?;
     let width = shapes.iter().map(|shape| shape.width).max().unwrap_or(0);
     check_parameters("data", "this wide", width)?;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::predictions::PredictionValues;
 use crate::error::{DataError, FilePosition, shown};
-use gaia_core::application::{Attachment, Name, Names};
+use crate::formats::class_names::{UNKNOWN, places};
+use gaia_core::application::{Attachment, Names};
 use gaia_ml::apps::{CLASS_NAMES, FEATURE_NAMES};
 use gaia_model::TrainedModel;
 
@@ -25,23 +26,19 @@ pub(super) fn feature_names(trained: &TrainedModel) -> Option<Vec<String>> {
 ///
 /// # Errors
 /// [`DataError::Broken`] with the first class that the model does not know.
-pub(super) fn places(
+pub(super) fn known_places(
     own: &Names,
     model: &Names,
     (path, trained): (&Path, &TrainedModel),
 ) -> Result<Vec<u32>, DataError> {
-    let place = |at: usize| {
-        let name = own.get(at).unwrap_or(Name::Number(0));
-        let text = name.to_string();
-        let found = model.place(name).or_else(|| model.place(Name::Text(&text)));
-        found.map(|place| place as u32).ok_or_else(|| {
-            let found = format!("the class {}", shown(text.as_bytes()));
-            let expected =
-                format!("one of the {} classes of {}", model.len(), trained.file.display());
-            DataError::broken(path, FilePosition::Whole, found, expected)
-        })
+    let places = places(own, model);
+    let Some(unknown) = places.iter().position(|&place| place == UNKNOWN) else {
+        return Ok(places);
     };
-    (0..own.len()).map(place).collect()
+    let name = own.get(unknown).map(|name| name.to_string()).unwrap_or_default();
+    let found = format!("the class {}", shown(name.as_bytes()));
+    let expected = format!("one of the {} classes of {}", model.len(), trained.file.display());
+    Err(DataError::broken(path, FilePosition::Whole, found, expected))
 }
 
 /// A column of classes, given by their places.
@@ -58,8 +55,11 @@ pub(super) fn column(
     }
 }
 
-/// The error of examples without labels where labels are needed.
-pub(super) fn no_labels(path: &Path) -> DataError {
+/// Checks that examples have labels.
+pub(super) fn check_labels(is_labelled: bool, path: &Path) -> Result<(), DataError> {
+    if is_labelled {
+        return Ok(());
+    }
     let found = "examples without labels";
-    DataError::broken(path, FilePosition::Whole, found, "a label for each example")
+    Err(DataError::broken(path, FilePosition::Whole, found, "a label for each example"))
 }

@@ -1,11 +1,12 @@
 //! A trained network, and dense examples that it is given.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::classes::{class_names, column, feature_names, no_labels, places};
-use super::predictions::{Predictions, largest, numbers};
+use super::classes::{check_labels, class_names, column, feature_names, known_places};
+use super::predictions::{Predictions, numbers};
 use crate::error::{DataError, FilePosition};
-use crate::formats::dense_tables::{DenseTables, NO_LABEL};
+use crate::formats::dense_tables::DenseTables;
+use crate::formats::example_tables::{ExampleTables, NO_LABEL};
 use crate::formats::table::TableFormat;
 use crate::kinds::images::read_folders;
 use gaia_core::application::{Attachment, Names};
@@ -14,6 +15,7 @@ use gaia_ml::apps::{CLASSES, ImageSource, Network};
 use gaia_ml::columns::DenseColumns;
 use gaia_ml::config::DataConfig;
 use gaia_ml::examples::DenseExamples;
+use gaia_ml::kernels::vector::largest;
 use gaia_model::TrainedModel;
 
 /// Dense examples of the classes of a trained network.
@@ -34,11 +36,14 @@ impl GivenImages {
     ) -> Result<Self, DataError> {
         let path = super::path(data)?;
         let class_names = class_names(trained);
+        let columns = &data.columns;
+        let tables = |format| {
+            let features = columns.features.clone().or_else(|| feature_names(trained));
+            DenseTables::new(format, &DenseColumns { features, ..columns.clone() }).read_any(path)
+        };
         let mut images = match data.source {
-            ImageSource::Csv => {
-                tables(TableFormat::csv(data.columns.separator), &data.columns, path, trained)?
-            }
-            ImageSource::Parquet => tables(TableFormat::Parquet, &data.columns, path, trained)?,
+            ImageSource::Csv => tables(TableFormat::csv(columns.separator))?,
+            ImageSource::Parquet => tables(TableFormat::Parquet)?,
             ImageSource::Synthetic | ImageSource::Idx | ImageSource::Cifar => {
                 let (train, test) = read_folders(path, data.source)?;
                 if test.is_empty() { train } else { test }
@@ -49,7 +54,7 @@ impl GivenImages {
         if !is_labelled {
             images.labels.fill(0);
         } else if let (Some(own), Some(known)) = (&images.class_names, &class_names) {
-            let places = places(own, known, (path, trained))?;
+            let places = known_places(own, known, (path, trained))?;
             images.labels.iter_mut().for_each(|label| *label = places[*label as usize]);
         }
         let classes = classes(trained).unwrap_or(images.classes);
@@ -72,7 +77,7 @@ impl GivenImages {
 
     /// Checks that examples have labels.
     pub(super) fn check_labels(&self) -> Result<(), DataError> {
-        if self.is_labelled { Ok(()) } else { Err(no_labels(&self.path)) }
+        check_labels(self.is_labelled, &self.path)
     }
 
     /// The labels where there are any, the most likely classes, and the probability of each class.
@@ -103,23 +108,4 @@ fn classes(trained: &TrainedModel) -> Option<usize> {
         }
         _ => None,
     }
-}
-
-/// Reads examples from files of columns: those that the model was trained with, unless the settings name others.
-fn tables(
-    format: TableFormat,
-    columns: &DenseColumns,
-    path: &Path,
-    trained: &TrainedModel,
-) -> Result<DenseExamples, DataError> {
-    let features = columns.features.clone().or_else(|| feature_names(trained));
-    let columns = DenseColumns { features, ..columns.clone() };
-    let mut tables = DenseTables::new(format, &columns);
-    tables.add_any(path)?;
-    let (mut sets, _) = tables.into_examples()?;
-    let examples = sets.remove(0);
-    if examples.is_empty() {
-        return Err(DataError::broken(path, FilePosition::Whole, "no row", "at least one example"));
-    }
-    Ok(examples)
 }

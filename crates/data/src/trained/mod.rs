@@ -29,9 +29,10 @@ use gaia_ml::columns::DataSource;
 use gaia_ml::config::DataConfig;
 use gaia_ml::divided::{Divided, Examples};
 use gaia_ml::examples::Documents;
+use gaia_ml::kernels::vector::largest;
 use gaia_model::TrainedModel;
 
-use self::predictions::{largest, numbers};
+use self::predictions::numbers;
 pub use predictions::{PredictionColumn, PredictionValues, Predictions};
 
 /// A trained model, and examples that it is given.

@@ -69,17 +69,6 @@ pub(super) fn numbers(name: &str, first: i64, count: usize) -> (String, Predicti
     (name.into(), PredictionValues::Integers((first..).take(count).collect()))
 }
 
-/// The position of the largest value, the first of several.
-pub(super) fn largest(values: &[f32]) -> usize {
-    let mut most = 0;
-    for (at, value) in values.iter().enumerate() {
-        if *value > values[most] {
-            most = at;
-        }
-    }
-    most
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

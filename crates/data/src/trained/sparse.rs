@@ -1,11 +1,12 @@
 //! A trained logistic regression, and sparse examples that it is given.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::classes::{class_names, column, feature_names, no_labels, places};
+use super::classes::{check_labels, class_names, column, feature_names, known_places};
 use super::predictions::{PredictionValues, Predictions, numbers};
 use super::{GIVEN, for_one_worker};
-use crate::error::{DataError, FilePosition};
+use crate::error::DataError;
+use crate::formats::example_tables::ExampleTables;
 use crate::formats::libsvm::read_libsvm;
 use crate::formats::sparse_tables::{SparseTables, label_of};
 use crate::formats::table::TableFormat;
@@ -32,12 +33,16 @@ impl GivenSparse {
         trained: &TrainedModel,
     ) -> Result<Self, DataError> {
         let (data, path) = (&config.data, super::path(&config.data)?);
+        let columns = &data.columns;
+        let tables = |format| {
+            let is_given = columns.features.is_some() || columns.indices.is_some();
+            let features = if is_given { columns.features.clone() } else { feature_names(trained) };
+            SparseTables::new(format, &SparseColumns { features, ..columns.clone() }).read_any(path)
+        };
         let all = match data.source {
             SparseSource::Synthetic | SparseSource::Libsvm => read_libsvm(path)?.0,
-            SparseSource::Csv => {
-                tables(TableFormat::csv(data.columns.separator), &data.columns, path, trained)?
-            }
-            SparseSource::Parquet => tables(TableFormat::Parquet, &data.columns, path, trained)?,
+            SparseSource::Csv => tables(TableFormat::csv(columns.separator))?,
+            SparseSource::Parquet => tables(TableFormat::Parquet)?,
         };
 
         let is_labelled = !all.labels.iter().any(|label| label.is_nan());
@@ -45,7 +50,9 @@ impl GivenSparse {
         let width = trained.tables.get("weights").map_or(all.width, |weights| weights.rows);
         let mut examples = SparseExamples::empty(width);
         let places = match (&all.class_names, &class_names) {
-            (Some(own), Some(known)) if is_labelled => Some(places(own, known, (path, trained))?),
+            (Some(own), Some(known)) if is_labelled => {
+                Some(known_places(own, known, (path, trained))?)
+            }
             _ => None,
         };
         for example in 0..all.len() {
@@ -73,7 +80,7 @@ impl GivenSparse {
 
     /// Checks that examples have labels.
     pub(super) fn check_labels(&self) -> Result<(), DataError> {
-        if self.is_labelled { Ok(()) } else { Err(no_labels(&self.path)) }
+        check_labels(self.is_labelled, &self.path)
     }
 
     /// The labels where there are any, the more likely classes, and the probability of the second class.
@@ -97,25 +104,4 @@ impl GivenSparse {
         columns.push(("probability".into(), PredictionValues::Floats(probabilities)));
         Predictions::new(columns)
     }
-}
-
-/// Reads examples from files of columns: those that the model was trained with, unless the settings name others.
-fn tables(
-    format: TableFormat,
-    columns: &SparseColumns,
-    path: &Path,
-    trained: &TrainedModel,
-) -> Result<SparseExamples, DataError> {
-    let is_named = columns.features.is_none() && columns.indices.is_none();
-    let features = is_named.then(|| feature_names(trained)).flatten();
-    let features = columns.features.clone().or(features);
-    let columns = SparseColumns { features, ..columns.clone() };
-    let mut tables = SparseTables::new(format, &columns);
-    tables.add_any(path)?;
-    let (mut sets, _) = tables.into_examples()?;
-    let examples = sets.remove(0);
-    if examples.is_empty() {
-        return Err(DataError::broken(path, FilePosition::Whole, "no row", "at least one example"));
-    }
-    Ok(examples)
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::network::{CLASS_NAMES, FEATURE_NAMES};
+use super::example_names::example_names;
 use super::visits::Visits;
 use crate::ConfigError;
 use crate::columns::{DataSource, SparseColumns};
@@ -191,11 +191,7 @@ impl Application for LogisticRegression {
     }
 
     fn attachments(&self) -> BTreeMap<String, Attachment> {
-        let class_names = self.class_names().cloned();
-        let class_names = class_names.map(|names| (CLASS_NAMES.to_owned(), names.into()));
-        let features = self.feature_names.clone();
-        let features = features.map(|names| (FEATURE_NAMES.to_owned(), Attachment::Texts(names)));
-        class_names.into_iter().chain(features).collect()
+        example_names(self.class_names(), self.feature_names.as_deref()).collect()
     }
 
     fn describe(&self) -> String {

@@ -1,6 +1,7 @@
 //! The applications, one file each, and the choice between them.
 
 mod convolutional_network;
+mod example_names;
 mod logistic_regression;
 mod matrix_factorization;
 mod network;
@@ -22,6 +23,7 @@ use crate::config::DataConfig;
 pub use convolutional_network::{
     ConvolutionalNetworkConfig, ImageGenerator, Normalization, PATTERN_SIDE, convolutional_network,
 };
+pub use example_names::{CLASS_NAMES, FEATURE_NAMES};
 pub use logistic_regression::{
     LogisticRegression, LogisticRegressionConfig, PlantedGenerator, SparseSource,
 };
@@ -29,7 +31,7 @@ pub use matrix_factorization::{
     ITEM_NAMES, MEAN, MatrixFactorization, MatrixFactorizationConfig, RatingGenerator,
     RatingSource, RatingTotals, USER_NAMES,
 };
-pub use network::{CLASS_NAMES, CLASSES, FEATURE_NAMES, INPUT_SHAPE, ImageSource, Network};
+pub use network::{CLASSES, INPUT_SHAPE, ImageSource, Network};
 pub use perceptron::{PerceptronConfig, TeacherGenerator, perceptron};
 pub use softmax_regression::{MixtureGenerator, SoftmaxRegressionConfig, softmax_regression};
 pub use topic_model::{

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::example_names::example_names;
 use super::sampled::sampled;
 use super::visits::Visits;
 use crate::columns::{DataSource, DenseColumns};
@@ -213,11 +214,8 @@ impl Application for Network {
         };
         let numbers =
             [integers(INPUT_SHAPE, &[channels, height, width]), integers(CLASSES, &[classes])];
-        let class_names = self.class_names().cloned();
-        let class_names = class_names.map(|names| (CLASS_NAMES.to_owned(), names.into()));
-        let features = self.feature_names.clone();
-        let features = features.map(|names| (FEATURE_NAMES.to_owned(), Attachment::Texts(names)));
-        numbers.into_iter().chain(class_names).chain(features).collect()
+        let names = example_names(self.class_names(), self.feature_names.as_deref());
+        numbers.into_iter().chain(names).collect()
     }
 
     fn describe(&self) -> String {
@@ -317,12 +315,6 @@ pub const INPUT_SHAPE: &str = "input.shape";
 
 /// The attachment with the number of classes.
 pub const CLASSES: &str = "classes";
-
-/// The attachment with the names of classes.
-pub const CLASS_NAMES: &str = "classes.names";
-
-/// The attachment with the names of features.
-pub const FEATURE_NAMES: &str = "features.names";
 
 /// A step is a pass forwards and, about twice as long, one backwards.
 const PASSES_PER_STEP: u64 = 3;

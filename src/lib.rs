@@ -101,7 +101,7 @@ pub use gaia_report::{CompareRow, ComparedRun, Comparison, ReportError, RunDirec
 pub use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, EvaluatedOn,
     GuardRecord, HomeEvaluation, LinkRecord, MembershipChange, MembershipRecord, MetricRecord,
-    ModelFile, ModelSnapshot, Observer, Progress, Summary, Unobserved,
+    ModelSnapshot, Observer, Progress, Summary, Unobserved,
 };
 
 pub use comparison::{ComparisonPlan, LAN, Variant};

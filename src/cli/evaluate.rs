@@ -42,10 +42,10 @@ pub(super) fn evaluate(flags: &EvaluateFlags, terminal: &Terminal) -> Result<(),
             (over.metric(), evaluation, data)
         }
         None => {
-            let plan = &trained.plan;
-            let (homes, validation) = (plan.topology.data_homes(), plan.evaluate.data.as_deref());
-            let built = gaia_data::build_validated(Some(config), &homes, plan.seed, validation);
-            let application = built.map_err(|error| trained.failed(error))?;
+            // The values that training began with do not matter, and their file may be gone.
+            let mut plan = trained.plan.clone();
+            plan.model.init = None;
+            let application = gaia::build(&plan).map_err(|error| trained.failed(error))?;
             let model = trained.model.model(application.layout(), &application.attachments());
             let model = model.map_err(|error| Failure::Data(error.into()))?;
             (application.metric(), application.evaluate(&model), application.describe())

@@ -1,6 +1,7 @@
 //! `gaia evaluate`.
 
-use super::{APPS, Bench, column, real_data};
+use super::real_data::real_data;
+use super::{APPS, Bench, column};
 
 #[test]
 fn a_model_is_as_good_on_the_data_of_its_run_as_at_the_end_of_the_run() {
@@ -55,11 +56,8 @@ fn a_terminal_shows_the_figures_beside_those_of_the_run() {
 
 #[test]
 fn real_digits_are_judged_by_their_test_files() {
-    let Some(data) = real_data() else {
-        println!("skipped: no real data");
-        return;
-    };
-    let (bench, data) = (Bench::new(), data.join("mnist"));
+    let Some(data) = real_data("mnist") else { return };
+    let bench = Bench::new();
     let keys = format!("data = {{ source = \"idx\", path = {data:?} }}");
     let model = bench.train("digits", "softmax-regression", &keys);
     let own = bench.json(&["evaluate", &model]);

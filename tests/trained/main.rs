@@ -5,11 +5,13 @@ mod evaluation;
 mod files;
 mod predictions;
 mod python;
+#[path = "../real_data/mod.rs"]
+mod real_data;
 mod refused;
 mod snapshots;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -120,12 +122,4 @@ impl Bench {
 fn column(rows: &[Vec<String>], name: &str) -> Vec<f64> {
     let at = rows[0].iter().position(|other| other == name).unwrap();
     rows[1..].iter().map(|row| row[at].parse().unwrap()).collect()
-}
-
-/// The folder of the real data, if it is here.
-fn real_data() -> Option<PathBuf> {
-    let folder = std::env::var_os("GAIA_DATA_DIR").map(PathBuf::from);
-    let folder =
-        folder.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"));
-    folder.is_dir().then_some(folder)
 }

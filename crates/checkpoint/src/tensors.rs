@@ -1,17 +1,17 @@
 //! Numbers as safetensors files, which `safetensors.numpy.load_file` and other tools can read.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crc32fast::Hasher;
 use safetensors::Dtype;
-use safetensors::tensor::{Metadata, View};
+use safetensors::tensor::Metadata;
 
 use super::error::CheckpointError;
 use super::manifest::FileMark;
 use super::marked_file::MarkedFile;
 use gaia_core::types::{Content, State, Tensor};
+use gaia_model::{Values, tensor_bytes};
 
 /// The file of each kind of tensor.
 pub(super) const FILES: [(Content, &str); 3] = [
@@ -20,20 +20,13 @@ pub(super) const FILES: [(Content, &str); 3] = [
     (Content::Optimizer, "optimizer.safetensors"),
 ];
 
-/// A tensor that is to be written.
-struct Written<'v> {
-    shape: Vec<usize>,
-    values: &'v [f32],
-}
-
 /// All tensors of one kind, each as one row of numbers.
 pub(super) fn state_file(state: &State, content: Content) -> Vec<u8> {
     let tensors = state.tensors.iter().filter(|(_, tensor)| tensor.content == content);
     let tensors = tensors.map(|(name, Tensor { values, .. })| {
-        let shape = vec![values.len()];
-        (name, Written { shape, values })
+        (name.as_str(), vec![values.len()], Values::F32(values))
     });
-    safetensors::serialize(tensors, None).expect("names and shapes are text and numbers")
+    tensor_bytes(tensors, None)
 }
 
 /// Reads a file of tensors of one kind, and checks it against its mark.
@@ -127,29 +120,6 @@ fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
     }
 
     Ok((bytes, metadata))
-}
-
-impl View for Written<'_> {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    /// The bytes in little-endian order, which is the order in memory on most machines.
-    fn data(&self) -> Cow<'_, [u8]> {
-        if cfg!(target_endian = "big") {
-            self.values.iter().flat_map(|value| value.to_le_bytes()).collect()
-        } else {
-            Cow::Borrowed(bytemuck::cast_slice(self.values))
-        }
-    }
-
-    fn data_len(&self) -> usize {
-        size_of_val(self.values)
-    }
 }
 
 /// The length of the header is a number of eight bytes at the start of the file.

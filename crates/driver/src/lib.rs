@@ -36,7 +36,8 @@ use gaia_core::server::PeerError;
 use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
 use gaia_core::types::{Clock, Model};
-use gaia_telemetry::{BrakeRecord, ModelFile, Observer, Progress, Summary};
+use gaia_model::ModelFile;
+use gaia_telemetry::{BrakeRecord, Observer, Progress, Summary};
 
 /// A run that has ended.
 #[derive(Clone, Debug)]

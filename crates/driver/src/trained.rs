@@ -5,9 +5,13 @@ use std::path::{Path, PathBuf};
 
 use gaia_config::{KeepModel, Plan};
 use gaia_core::application::{Application, Attachment, Direction, Metric};
+use gaia_core::topology::DataCenter;
 use gaia_core::types::{Model, ShardLayout};
-use gaia_model::{MetricValue, ModelDescription, Shard, model_bytes, shard_bytes};
-use gaia_telemetry::{ModelFile, ModelSnapshot, Progress};
+use gaia_model::{
+    BEST_MODEL, BEST_SHARDS, KEPT_MODELS, MODEL, MetricValue, ModelDescription, ModelFile, Shard,
+    model_bytes, shard_bytes,
+};
+use gaia_telemetry::{ModelSnapshot, Progress};
 
 /// What is known of a model when it is written.
 pub(crate) struct Figures<'f> {
@@ -43,55 +47,49 @@ pub(crate) fn files(
     figures: &Figures<'_>,
     is_best: bool,
 ) -> Vec<ModelFile> {
-    let mut files = Vec::new();
     match plan.model.keep {
         KeepModel::Coordinator => {
             let bytes = model_bytes(model, attachments, Some(&description(plan, figures, None)));
             let names = if is_best { &[BEST_MODEL, MODEL][..] } else { &[MODEL] };
-            let file = |name: &&str| ModelFile { path: name.into(), bytes: bytes.clone() };
-            files.extend(names.iter().map(file));
+            vec![ModelFile { paths: names.iter().map(PathBuf::from).collect(), bytes }]
         }
         KeepModel::Home => {
-            let shards = shards(plan);
-            for layout in ShardLayout::all(model.layout(), shards) {
+            let shard = |layout: ShardLayout| {
                 let mut values = vec![0.0; layout.parameters()];
                 layout.copy_from(model, &mut values);
-                let (shard, bytes) = shard_file(plan, &layout, &values, attachments, figures);
-                for dc in &plan.topology.data_centers {
-                    let folder = Path::new(HOME).join(&dc.name);
-                    for path in shard_paths(&folder, shard, is_best) {
-                        files.push(ModelFile { path, bytes: bytes.clone() });
-                    }
-                }
-            }
+                let file = shard_file(plan, &layout, &values, attachments, figures, is_best);
+                let in_data_center = |dc: &DataCenter| {
+                    let folder = Path::new(KEPT_MODELS).join(&dc.name);
+                    file.paths.iter().map(|path| folder.join(path)).collect::<Vec<_>>()
+                };
+                let paths = plan.topology.data_centers.iter().flat_map(in_data_center).collect();
+                ModelFile { paths, bytes: file.bytes }
+            };
+            ShardLayout::all(model.layout(), shards(plan)).into_iter().map(shard).collect()
         }
     }
-    files
 }
 
-/// The file of one shard. The first has what predictions need beside the model.
+/// The file of one shard in the folder of a data center's model. The first has what predictions need beside the model.
 pub(crate) fn shard_file(
     plan: &Plan,
     layout: &ShardLayout,
     values: &[f32],
     attachments: &BTreeMap<String, Attachment>,
     figures: &Figures<'_>,
-) -> (Shard, Vec<u8>) {
+    is_best: bool,
+) -> ModelFile {
     let index = layout.shard().index();
     let shard = Shard { index, count: shards(plan) };
     let none = BTreeMap::new();
     let attachments = if index == 0 { attachments } else { &none };
     let description = description(plan, figures, Some(shard));
-    (shard, shard_bytes(layout, values, attachments, &description))
-}
-
-/// Where a shard is written in the folder of a data center's model: the best model of a run also in a folder of its own.
-pub(crate) fn shard_paths(folder: &Path, shard: Shard, is_best: bool) -> Vec<PathBuf> {
-    let best = is_best.then(|| folder.join(BEST));
-    best.into_iter()
-        .chain([folder.to_owned()])
-        .map(|folder| folder.join(shard.file_name()))
-        .collect()
+    let last = PathBuf::from(shard.file_name());
+    let best = is_best.then(|| Path::new(BEST_SHARDS).join(&last));
+    ModelFile {
+        paths: best.into_iter().chain([last]).collect(),
+        bytes: shard_bytes(layout, values, attachments, &description),
+    }
 }
 
 /// The number of shards, which is that of the servers of each data center.
@@ -146,13 +144,3 @@ pub(crate) fn is_best(plan: &Plan, metric: Metric, before: &[Progress], value: f
         && value.is_finite()
         && earlier.all(|other| !other.is_finite() || is_worse(other))
 }
-
-/// The files of the last and of the best model.
-const MODEL: &str = "model.safetensors";
-const BEST_MODEL: &str = "model-best.safetensors";
-
-/// The folder of the shards of the best model, in that of the last.
-const BEST: &str = "best";
-
-/// The folder of the models that data centers keep, in the directory of a run on one machine.
-const HOME: &str = "home";

@@ -1,13 +1,21 @@
-//! What can be wrong with the file of a model.
+//! What can go wrong with the file of a model.
 
 use std::path::{Path, PathBuf};
 
-/// Why the file of a model cannot be used.
+/// Why the file of a model cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// The operating system refused to read it.
     #[error("{}: cannot be read: {reason}", file.display())]
     Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// The operating system's reason.
+        reason: std::io::Error,
+    },
+    /// The operating system refused to write it.
+    #[error("{}: the model cannot be written: {reason}", file.display())]
+    Unwritable {
         /// The file.
         file: PathBuf,
         /// The operating system's reason.

@@ -15,11 +15,13 @@
 
 mod description;
 mod error;
+mod file;
 mod read;
 mod shards;
 mod write;
 
 pub use description::{DESCRIPTION, MetricValue, ModelDescription, Shard};
 pub use error::ModelError;
+pub use file::{BEST_MODEL, BEST_SHARDS, KEPT_MODELS, MODEL, ModelFile};
 pub use read::{TrainedModel, TrainedTable};
-pub use write::{model_bytes, shard_bytes};
+pub use write::{Values, model_bytes, shard_bytes, tensor_bytes};

@@ -21,8 +21,8 @@ pub fn model_bytes(
     let layout = model.layout();
     let tables = layout.table_ids().map(|id| {
         let table = layout.table(id);
-        let shape = vec![table.rows, table.width];
-        (table.name.as_str(), Tensor { shape, values: Values::F32(model.table(id)) })
+        let values = Values::F32(model.table(id));
+        (table.name.as_str(), vec![table.rows, table.width], values)
     });
     serialized(tables, attachments, description)
 }
@@ -42,21 +42,32 @@ pub fn shard_bytes(
     let tables = layout.model().table_ids().map(|id| {
         let shape = vec![layout.rows_of(id), layout.width_of(id)];
         let values = Values::F32(&values[layout.table_range(id)]);
-        (layout.model().table(id).name.as_str(), Tensor { shape, values })
+        (layout.model().table(id).name.as_str(), shape, values)
     });
     serialized(tables, attachments, Some(description))
 }
 
 fn serialized<'v>(
-    tables: impl Iterator<Item = (&'v str, Tensor<'v>)>,
+    tables: impl Iterator<Item = (&'v str, Vec<usize>, Values<'v>)>,
     attachments: &'v BTreeMap<String, Attachment>,
     description: Option<&str>,
 ) -> Vec<u8> {
-    let attached = attachments.iter();
-    let attached = attached.map(|(name, attachment)| (name.as_str(), attached_tensor(attachment)));
+    let attached = attachments.iter().map(|(name, attachment)| {
+        let values = attached_values(attachment);
+        (name.as_str(), vec![values.len()], values)
+    });
+    tensor_bytes(tables.chain(attached), description)
+}
+
+/// The bytes of a safetensors file: of each tensor its name, its shape and as many values, in little-endian order; and the
+/// description of a model, if there is one.
+pub fn tensor_bytes<'v>(
+    tensors: impl Iterator<Item = (&'v str, Vec<usize>, Values<'v>)>,
+    description: Option<&str>,
+) -> Vec<u8> {
+    let tensors = tensors.map(|(name, shape, values)| (name, Tensor { shape, values }));
     let metadata = description.map(|text| [(DESCRIPTION.to_owned(), text.to_owned())].into());
-    safetensors::serialize(tables.chain(attached), metadata)
-        .expect("names and shapes are text and numbers")
+    safetensors::serialize(tensors, metadata).expect("names and shapes are text and numbers")
 }
 
 /// A tensor that is to be written.
@@ -65,26 +76,35 @@ struct Tensor<'v> {
     values: Values<'v>,
 }
 
-enum Values<'v> {
+/// The values of a tensor that is to be written.
+pub enum Values<'v> {
+    /// Numbers of four bytes.
     F32(&'v [f32]),
+    /// Whole numbers of eight bytes.
     U64(&'v [u64]),
+    /// Bytes.
     U8(Vec<u8>),
 }
 
-fn attached_tensor(attachment: &Attachment) -> Tensor<'_> {
-    let values = match attachment {
+fn attached_values(attachment: &Attachment) -> Values<'_> {
+    match attachment {
         Attachment::Floats(numbers) => Values::F32(numbers),
         Attachment::Integers(numbers) => Values::U64(numbers),
         Attachment::Texts(texts) => {
             Values::U8(serde_json::to_vec(texts).expect("text can be written as JSON"))
         }
-    };
-    let length = match &values {
-        Values::F32(numbers) => numbers.len(),
-        Values::U64(numbers) => numbers.len(),
-        Values::U8(bytes) => bytes.len(),
-    };
-    Tensor { shape: vec![length], values }
+    }
+}
+
+impl Values<'_> {
+    /// The number of values.
+    fn len(&self) -> usize {
+        match self {
+            Self::F32(numbers) => numbers.len(),
+            Self::U64(numbers) => numbers.len(),
+            Self::U8(bytes) => bytes.len(),
+        }
+    }
 }
 
 impl View for Tensor<'_> {

@@ -17,6 +17,6 @@ pub use records::finite_or_null;
 pub use records::{
     BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, EvaluatedOn,
     GuardRecord, HomeEvaluation, LinkRecord, MembershipChange, MembershipRecord, MetricRecord,
-    ModelFile, ModelSnapshot, Observer, Progress, Summary, Unobserved,
+    ModelSnapshot, Observer, Progress, Summary, Unobserved,
 };
 pub use watched::Telemetry;

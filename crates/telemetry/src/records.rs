@@ -1,8 +1,8 @@
 //! The records of a run. Scripts rely on the names of their fields.
 
 use std::fmt;
-use std::path::PathBuf;
 
+use gaia_model::ModelFile;
 use serde::{Deserialize, Serialize};
 
 /// One evaluation: a line of `progress.jsonl`.
@@ -354,17 +354,8 @@ pub struct ModelSnapshot {
     pub clock: u64,
     /// Whether its metric is the best of all snapshots so far.
     pub is_best: bool,
-    /// Its files: one, or those of the data centers that keep it.
+    /// Its files in the directory of the run: one, or those of the data centers that keep it.
     pub files: Vec<ModelFile>,
-}
-
-/// A file of a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelFile {
-    /// Its path in the directory of the run.
-    pub path: PathBuf,
-    /// Its contents.
-    pub bytes: Vec<u8>,
 }
 
 /// Receives the progress of a run.

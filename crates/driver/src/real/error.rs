@@ -10,6 +10,7 @@ use gaia_core::recovery::RecoveryError;
 use gaia_core::server::PeerError;
 use gaia_core::types::StateError;
 use gaia_core::wire::FrameError;
+use gaia_model::ModelError;
 use gaia_quic::TransportError;
 
 /// Why a node, or a run over nodes, failed. Nodes have their display names, such as "server 0 of tokyo".
@@ -48,13 +49,8 @@ pub enum RealError {
     )]
     NoModelFolder,
     /// A server's shard of the model could not be written.
-    #[error("{}: the model cannot be written: {reason}", path.display())]
-    ModelUnwritten {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        reason: io::Error,
-    },
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// Listening on an address failed.
     #[error("cannot listen on {address}: {reason}")]
     Listen {

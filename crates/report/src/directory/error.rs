@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gaia_model::ModelError;
+
 /// Why a directory, or a file in it, cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
@@ -33,6 +35,9 @@ pub enum ReportError {
         /// The directory.
         path: PathBuf,
     },
+    /// A model cannot be written.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// A file is not what this program writes.
     #[error("{}:{line}:{column}: {problem}, expected {expected}", path.display())]
     Broken {

@@ -4,8 +4,6 @@ pub(crate) const RUN_TOML: &str = "run.toml";
 pub(super) const PROGRESS: &str = "progress.jsonl";
 pub(crate) const SUMMARY: &str = "summary.json";
 pub(crate) const HIGHLIGHTS: &str = "highlights.txt";
-pub(super) const MODEL: &str = "model.safetensors";
-pub(super) const KEPT_MODELS: &str = "home";
 pub(crate) const PICTURE: &str = "convergence.svg";
 pub(crate) const PAGE: &str = "report.html";
 

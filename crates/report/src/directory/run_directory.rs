@@ -10,14 +10,15 @@ use std::time::SystemTime;
 use serde::de::DeserializeOwned;
 
 use super::files::{
-    CHECKPOINTS, COMPARE, COMPARE_PAGE, HIGHLIGHTS, KEPT_MODELS, MODEL, NODE_LOGS, NODE_STATES,
-    PAGE, PAPER, PAPER_PAGE, PROGRESS, RUN_TOML, SUMMARY,
+    CHECKPOINTS, COMPARE, COMPARE_PAGE, HIGHLIGHTS, NODE_LOGS, NODE_STATES, PAGE, PAPER,
+    PAPER_PAGE, PROGRESS, RUN_TOML, SUMMARY,
 };
 use super::json::read_json;
 use super::name::{file_name, utc};
 use super::progress::read_progress;
 use super::{ProgressLog, ReportError};
-use gaia_telemetry::{ModelFile, Progress, Summary};
+use gaia_model::{KEPT_MODELS, MODEL, ModelFile};
+use gaia_telemetry::{Progress, Summary};
 
 /// A directory that holds, or will hold, one run, one comparison or one run of the paper's evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,9 +114,9 @@ impl RunDirectory {
     /// Writes the files of a model, and replaces those that are there.
     ///
     /// # Errors
-    /// [`ReportError::Io`] where one cannot be written.
+    /// [`ReportError::Model`] where one cannot be written.
     pub fn write_model(&self, files: &[ModelFile]) -> Result<(), ReportError> {
-        files.iter().try_for_each(|file| write_beside(&self.path.join(&file.path), &file.bytes))
+        Ok(files.iter().try_for_each(|file| file.write_in(&self.path))?)
     }
 
     /// The folder of the models that data centers keep.

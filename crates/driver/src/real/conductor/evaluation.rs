@@ -64,11 +64,12 @@ impl Conductor<'_> {
         self.send_servers(&of, &Order::Evaluate { ticket }).await;
     }
 
-    /// Asks for the copy of an evaluation that has just been recorded, if it is to be written. A snapshot whose copy is not
+    /// Asks for the copy of an evaluation of a clock that has just been recorded, if it is to be written. A snapshot whose copy is not
     /// whole by then is given up: it is no longer the newest.
     ///
     /// Returns the data center that sends its copy.
-    fn begin_snapshot(&mut self, ticket: u64, evaluation: Evaluation) -> Option<DcId> {
+    fn begin_snapshot(&mut self, ticket: u64, clock: Clock) -> Option<DcId> {
+        let evaluation = self.evaluation_of(clock);
         let dc = *evaluation.dcs().first()?;
         let servers = self.servers_of(&[dc]);
         self.collected.copies = Evaluations::default();
@@ -149,7 +150,7 @@ impl Conductor<'_> {
         let Some((ticket, (evaluation, results))) = ticket.zip(results) else { return Ok(()) };
 
         let (dcs, is_due) = (evaluation.dcs(), self.monitor.is_snapshot_due(evaluation.clock));
-        let again = self.evaluation_of(evaluation.clock);
+        let clock = evaluation.clock;
 
         let objective = results.run.objective;
         info!(clock = evaluation.clock.0, objective, "copies were evaluated");
@@ -164,7 +165,7 @@ impl Conductor<'_> {
             is_best,
         });
         let sends = match (kept, self.keep()) {
-            (Some(_), KeepModel::Coordinator) => self.begin_snapshot(ticket, again),
+            (Some(_), KeepModel::Coordinator) => self.begin_snapshot(ticket, clock),
             _ => None,
         };
         for dc in dcs {

@@ -1,14 +1,12 @@
 //! Writes a server's shard of the model into its data center.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::real::connections::message::KeptModel;
 use crate::real::error::RealError;
-use crate::trained::{Figures, shard_file, shard_paths};
+use crate::trained::{Figures, shard_file};
 use gaia_config::{KeepModel, Plan};
 use gaia_core::application::{Application, Attachment};
 use gaia_core::types::ShardLayout;
@@ -43,7 +41,7 @@ impl ModelKeeper {
     /// Writes a shard, whole or not at all.
     ///
     /// # Errors
-    /// [`RealError::ModelUnwritten`] if it cannot be written.
+    /// [`RealError::Model`] if it cannot be written.
     pub(in crate::real) fn write(
         &self,
         layout: &ShardLayout,
@@ -52,18 +50,7 @@ impl ModelKeeper {
     ) -> Result<(), RealError> {
         let KeptModel { clock, objective, metric, is_best } = kept;
         let figures = Figures { clock, objective, metric: (self.metric, metric) };
-        let (shard, bytes) = shard_file(&self.plan, layout, values, &self.attachments, &figures);
-        let paths = shard_paths(&self.folder, shard, is_best);
-        paths.into_iter().try_for_each(|path| {
-            write_whole(&path, &bytes).map_err(|reason| RealError::ModelUnwritten { path, reason })
-        })
+        let file = shard_file(&self.plan, layout, values, &self.attachments, &figures, is_best);
+        Ok(file.write_in(&self.folder)?)
     }
-}
-
-/// Writes a file under another name in its folder, which is created, and renames it.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = path.with_extension("part");
-    fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new("")))?;
-    fs::write(&draft, bytes)?;
-    fs::rename(&draft, path)
 }

@@ -1,0 +1,50 @@
+//! The files that a model is written to.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::ModelError;
+
+/// A file of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelFile {
+    /// Its paths in a folder, at least one. The best model of a run has a path of its own beside that of the last.
+    pub paths: Vec<PathBuf>,
+    /// Its contents.
+    pub bytes: Vec<u8>,
+}
+
+impl ModelFile {
+    /// Writes the file to each of its paths in a folder, whole or not at all, and replaces what is there.
+    ///
+    /// # Errors
+    /// [`ModelError::Unwritable`] with the first path that cannot be written.
+    pub fn write_in(&self, folder: &Path) -> Result<(), ModelError> {
+        self.paths.iter().try_for_each(|path| {
+            let file = folder.join(path);
+            let written = write_whole(&file, &self.bytes);
+            written.map_err(|reason| ModelError::Unwritable { file, reason })
+        })
+    }
+}
+
+/// Writes a file under another name in its folder, which is created, and renames it.
+fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = file.with_extension("part");
+    fs::create_dir_all(file.parent().unwrap_or_else(|| Path::new("")))?;
+    fs::write(&draft, bytes)?;
+    fs::rename(&draft, file)
+}
+
+/// The file of a model, in the directory of the run that has trained it.
+pub const MODEL: &str = "model.safetensors";
+
+/// The file of the best model of a run.
+pub const BEST_MODEL: &str = "model-best.safetensors";
+
+/// The folder of the models that data centers keep, in the directory of a run on one machine.
+pub const KEPT_MODELS: &str = "home";
+
+/// The folder of the shards of the best model, in that of the last.
+pub const BEST_SHARDS: &str = "best";

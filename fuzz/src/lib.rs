@@ -18,7 +18,9 @@
 mod announcement;
 mod bulk;
 mod cifar;
+mod columns;
 mod control;
+mod csv;
 mod docword;
 mod envelope;
 mod files;
@@ -28,8 +30,10 @@ mod libsvm;
 mod log;
 mod manifest;
 mod matrix;
+mod model;
 mod movielens;
 mod mutations;
+mod parquet;
 mod run_directory;
 mod run_file;
 mod sealed;
@@ -63,6 +67,7 @@ pub const TARGETS: &[Target] = &[
     bulk::TARGET,
     cifar::TARGET,
     control::TARGET,
+    csv::TARGET,
     docword::TARGET,
     envelope::TARGET,
     idx::TARGET,
@@ -71,7 +76,9 @@ pub const TARGETS: &[Target] = &[
     log::TARGET,
     manifest::TARGET,
     matrix::TARGET,
+    model::TARGET,
     movielens::TARGET,
+    parquet::TARGET,
     run_directory::TARGET,
     run_file::TARGET,
     server::TARGET,

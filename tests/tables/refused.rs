@@ -96,6 +96,12 @@ fn values_that_cannot_be_used_are_named_with_their_row() {
     row("2,2", ", row 3: found 2 fields, expected 3 fields, as in row 1");
     row("2,2,2,2", ", row 3: found 4 fields, expected 3 fields, as in row 1");
     row("\"2\n\",2,2\n3,3,x", ", row 5: found \"x\"");
+    row("\n\n3,3,x", ", row 5: found \"x\"");
+    row("2,2,2\r\n\r\n3,3,x\r", ", row 5: found \"x\"");
+    row("2,2,2\r\n3,3,\"x", ", row 4: found \"x\"");
+    row("\"2\r\n\",2,2\r\n3,3,x", ", row 5: found \"x\"");
+    csv("user,item,rating\n1,1,1\n\n2,2,x", ", row 4: found \"x\"");
+    csv("user,item,rating\r\n1,1,1\r\n2,2", ", row 3: found 2 fields, expected 3 fields");
     csv("user,item,rating\n1,1,1\n", ": found 1 in all, expected at least 2 ratings");
 
     let with = |place: usize, array: ArrayRef, error: &str| {

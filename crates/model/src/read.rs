@@ -80,7 +80,9 @@ impl TrainedModel {
 
     fn parse(file: &Path, bytes: &[u8]) -> Result<Self, ModelError> {
         let not_safetensors = |error: safetensors::SafeTensorError| {
-            ModelError::broken(file, error.to_string(), "a safetensors file")
+            // It may repeat what is in the file.
+            let found = error.to_string().escape_debug().to_string();
+            ModelError::broken(file, found, "a safetensors file")
         };
         let tensors = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(not_safetensors)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str;
 
-use csv::{ByteRecord, Reader, ReaderBuilder};
+use csv::{ByteRecord, Reader, ReaderBuilder, Terminator};
 
 use super::columns::{Batch, Column, Content, Lists, NameColumn, Request};
 use super::{ColumnInfo, Rows, Table, batch_rows};
@@ -22,18 +22,28 @@ pub(super) struct CsvTable {
     /// Where in the file the row begins that is being read.
     start: Rc<Cell<u64>>,
     record: ByteRecord,
+    /// The fields of each row.
+    width: usize,
+    /// The number of the last row that was read.
+    row: u64,
 }
 
 impl CsvTable {
     pub(super) fn open(file: &Path, separator: u8) -> Result<Table, DataError> {
         let start = Rc::new(Cell::new(0));
         let source = Source::open(file)?.into_bytes();
-        let rationed = Rationed { bytes: source, given: 0, start: Rc::clone(&start) };
+        let start_of_row = Rc::clone(&start);
+        let rationed = Rationed { bytes: source, given: 0, last: b'\n', start: start_of_row };
+        // Rows end at a line feed alone, so that their numbers are known: a carriage return before it is trimmed with the
+        // blanks of the last field.
         let rows = ReaderBuilder::new()
             .delimiter(separator)
+            .terminator(Terminator::Any(b'\n'))
+            .flexible(true)
             .buffer_capacity(BUFFER_BYTES)
             .from_reader(rationed);
-        let mut table = Self { file: file.into(), rows, start, record: ByteRecord::new() };
+        let record = ByteRecord::new();
+        let mut table = Self { file: file.into(), rows, start, record, width: 0, row: 1 };
 
         let names = match table.rows.byte_headers() {
             Ok(names) => names.clone(),
@@ -48,6 +58,7 @@ impl CsvTable {
             columns.push(ColumnInfo { name: name.trim().into(), kind: None, is_list: false });
         }
 
+        table.width = columns.len();
         let rows = if columns.is_empty() { Rows::None } else { Rows::Csv(Box::new(table)) };
         Ok(Table { file: file.into(), columns, rows })
     }
@@ -85,15 +96,24 @@ impl CsvTable {
                 Ok(false) => break,
                 Err(error) => return Err(self.error(error)),
             }
+            if self.record.as_slice() == b"\r" {
+                continue;
+            }
 
-            let row = self.record.position().map_or(0, csv::Position::line);
+            let row = self.first_line();
+            self.row = row;
+            if self.record.len() != self.width {
+                let found = format!("{} fields", self.record.len());
+                let expected = format!("{} fields, as in row 1", self.width);
+                return Err(DataError::broken(&self.file, FilePosition::Row(row), found, expected));
+            }
             batch.rows.push(row);
             let fields = batch.columns.iter_mut().zip(requests).zip(places);
             for ((column, request), place) in fields {
                 let field = self.record.get(*place).unwrap_or_default();
                 add(column, field, request.content).map_err(|expected| {
                     let name = shown(request.name.as_bytes());
-                    let found = format!("{} in the column {name}", shown(field));
+                    let found = format!("{} in the column {name}", shown(field.trim_ascii()));
                     DataError::broken(&self.file, FilePosition::Row(row), found, expected)
                 })?;
             }
@@ -101,10 +121,17 @@ impl CsvTable {
         Ok(batch)
     }
 
+    /// The line in which the record begins that has just been read. The reader stands in the line after it.
+    ///
+    /// A quote that is not closed at the end of the file takes the last line feed for its own.
+    fn first_line(&self) -> u64 {
+        let within = self.record.as_slice().iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.rows.position().line().saturating_sub(1 + within).max(self.row + 1)
+    }
+
     /// What is wrong with the file, by the error of its reader.
     fn error(&self, error: csv::Error) -> DataError {
-        let line = error.position().map(csv::Position::line);
-        let line = line.unwrap_or_else(|| self.rows.position().line());
+        let line = self.rows.position().line();
         let broken = |found: String, expected: String| {
             DataError::broken(&self.file, FilePosition::Row(line), found, expected)
         };
@@ -114,9 +141,6 @@ impl CsvTable {
                 broken("a longer row, or a quote that is not closed".into(), expected)
             }
             csv::ErrorKind::Io(reason) => unpack_error(&self.file, FilePosition::Row(line), reason),
-            csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-                broken(format!("{len} fields"), format!("{expected_len} fields, as in row 1"))
-            }
             other => broken(format!("{other:?}"), "fields".into()),
         }
     }
@@ -159,11 +183,13 @@ pub(super) fn push_number(names: &mut Lists<u8>, number: impl Display) {
     names.push(number.to_string().as_bytes());
 }
 
-/// The bytes of a file, as long as no row is too long.
+/// The bytes of a file, as long as no row is too long. The last row ends with a line feed, whether the file has it or not.
 struct Rationed {
     bytes: Box<dyn BufRead>,
     /// Bytes that have been read.
     given: u64,
+    /// The last of them.
+    last: u8,
     start: Rc<Cell<u64>>,
 }
 
@@ -172,7 +198,14 @@ impl Read for Rationed {
         if self.given.saturating_sub(self.start.get()) > ROW_BYTES_MAX {
             return Err(ErrorKind::QuotaExceeded.into());
         }
-        let read = self.bytes.read(into)?;
+        let mut read = self.bytes.read(into)?;
+        if read == 0 && self.last != b'\n' && !into.is_empty() {
+            into[0] = b'\n';
+            read = 1;
+        }
+        if let Some(last) = into[..read].last() {
+            self.last = *last;
+        }
         self.given += read as u64;
         Ok(read)
     }

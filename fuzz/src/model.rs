@@ -1,0 +1,69 @@
+//! The file of a trained model.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gaia_core::application::Attachment;
+use gaia_core::types::{Model, ModelLayout, TableLayout};
+use gaia_model::{MetricValue, ModelDescription, TrainedModel, model_bytes};
+
+use super::files::{check_error, in_folder, write};
+use super::{Seed, Target};
+
+pub const TARGET: Target = Target { name: "model", check, seeds };
+
+fn check(data: &[u8]) {
+    in_folder(|folder| {
+        let file = write(folder, "model.safetensors", data);
+        match TrainedModel::read(&file) {
+            Ok(read) => {
+                for table in read.tables.values() {
+                    assert_eq!(table.values.len(), table.rows * table.width);
+                    assert!(table.values.iter().all(|value| value.is_finite()));
+                }
+                // It may be the model of another application.
+                if let Err(error) = read.model(&layout(), &attachments()) {
+                    check_error(&error, &file);
+                }
+            }
+            Err(error) => check_error(&error, &file),
+        }
+    });
+}
+
+fn seeds() -> Vec<Seed> {
+    let mut model = Model::zeros(layout());
+    model.values.iter_mut().zip(0_u8..).for_each(|(value, at)| *value = f32::from(at) - 2.5);
+    let description = ModelDescription {
+        run: "r".into(),
+        seed: 7,
+        application: serde_json::Value::Null,
+        settings: String::new(),
+        remote_sync: "asp".into(),
+        clock: 9,
+        objective: 0.5,
+        metric: MetricValue { name: "rmse".into(), value: 0.25 },
+        shard: None,
+        version: "0".into(),
+    };
+    let description = serde_json::to_string(&description).expect("a description is JSON");
+    vec![
+        ("described", model_bytes(&model, &attachments(), Some(&description))),
+        ("tables-alone", model_bytes(&model, &BTreeMap::new(), None)),
+    ]
+}
+
+fn layout() -> Arc<ModelLayout> {
+    let table = |name: &str, rows, width| TableLayout { name: name.into(), rows, width };
+    Arc::new(ModelLayout::new(vec![table("users", 2, 3), table("items", 1, 3)]))
+}
+
+fn attachments() -> BTreeMap<String, Attachment> {
+    [
+        ("items.names", Attachment::Texts(vec!["a\n\"b\"".into()])),
+        ("mean", Attachment::Floats(vec![3.5])),
+        ("users.names", Attachment::Integers(vec![4, u64::MAX])),
+    ]
+    .map(|(name, attachment)| (name.to_owned(), attachment))
+    .into()
+}

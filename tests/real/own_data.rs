@@ -194,6 +194,43 @@ fn workers_of_one_data_center_with_other_files_are_turned_away() {
     drop(first);
 }
 
+/// A worker that comes back without its file says so, and the run waits for one that has it.
+#[test]
+fn a_file_that_vanishes_during_a_run_is_named_by_the_worker_that_needs_it() {
+    let bench = bench(300);
+    let address = free_address();
+    let conductor = coordinator(&bench, &address, &[]);
+    let mut nodes = start_nodes(&bench, &address);
+    let progress = bench.path("out/progress.jsonl");
+    while fs::read_to_string(&progress).unwrap_or_default().lines().count() < 5 {
+        assert!(nodes.iter_mut().all(|node| node.0.try_wait().unwrap().is_none()));
+        pause();
+    }
+
+    let file = bench.path("south/ratings-south.csv");
+    fs::remove_file(&file).unwrap();
+    drop(nodes.pop());
+    let place = ["--dc", "south", "--worker", "1"];
+    let (code, told) = start(&bench, "south", &address, &place).end();
+    assert_eq!(code, Some(2), "{told}");
+    assert!(
+        told.contains("cannot read `") && told.contains("ratings-south.csv`: No such"),
+        "{told}"
+    );
+    assert!(!told.contains("panicked"), "{told}");
+
+    fs::write(&file, ratings(40)).unwrap();
+    nodes.push(start(&bench, "south", &address, &place));
+    for node in nodes {
+        let (code, told) = node.end();
+        assert_eq!(code, Some(0), "{told}");
+    }
+    let (code, told) = conductor.end();
+    assert_eq!(code, Some(0), "{told}");
+    let summary = bench.summary("out");
+    assert_eq!((&summary["copies_equal"], &summary["clocks"]), (&true.into(), &300.into()));
+}
+
 #[test]
 fn data_that_does_not_go_together_ends_the_run_for_all_with_both_names() {
     let text =

@@ -4,6 +4,7 @@
 #[path = "../hostile/allocations.rs"]
 mod allocations;
 mod classes;
+mod declared;
 mod files;
 #[path = "../homes/mod.rs"]
 mod homes;

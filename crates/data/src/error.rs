@@ -53,6 +53,20 @@ pub enum DataError {
         /// What the second has.
         expected: String,
     },
+    /// The data of a data center is not what the run file declares.
+    #[error(
+        "the data of {data_center}: found {found}, expected {expected}, as app.data.declared.{key} says"
+    )]
+    Undeclared {
+        /// The data center.
+        data_center: String,
+        /// The key that declares it.
+        key: &'static str,
+        /// What was found.
+        found: String,
+        /// What was declared.
+        expected: String,
+    },
     /// A summary of data that another process has sent cannot be one.
     #[error(
         "the summary of the data of {data_center}: found sizes that do not fit together, expected those of data of \

@@ -196,14 +196,16 @@ impl OwnData {
                 Arc::new(ratings::build(&config, parts(places, local), &name)?)
             }
             (AppConfig::SoftmaxRegression(config), Local::Images(local)) => {
-                let (images, features) = images::gathered(parts(places, local))?;
+                let (images, features) =
+                    images::gathered(parts(places, local), &config.data.declared)?;
                 let train = &images.train;
                 check_parameters("data", "this large", train.width() * train.classes)?;
                 let network = softmax_regression(&config, images, seed, &name);
                 Arc::new(network.with_feature_names(features))
             }
             (AppConfig::Perceptron(config), Local::Images(local)) => {
-                let (images, features) = images::gathered(parts(places, local))?;
+                let (images, features) =
+                    images::gathered(parts(places, local), &config.data.declared)?;
                 let mut inputs = images.train.width();
                 let mut parameters = 0_usize;
                 for &units in config.hidden.iter().chain([&images.train.classes]) {
@@ -215,7 +217,8 @@ impl OwnData {
                 Arc::new(network.with_feature_names(features))
             }
             (AppConfig::ConvolutionalNetwork(config), Local::Images(local)) => {
-                let (images, features) = images::gathered(parts(places, local))?;
+                let (images, features) =
+                    images::gathered(parts(places, local), &config.data.declared)?;
                 config.check_shape(images.train.shape)?;
                 let parameters = config.parameters(images.train.shape, images.train.classes);
                 check_parameters("filters", format!("{:?}", config.filters), parameters)?;

@@ -6,12 +6,15 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ConfigError, count};
+use crate::declared::Declared;
 use crate::examples::Shape;
 
 /// A choice of where data comes from. The default needs no file.
 pub trait DataSource: Copy + Default + PartialEq {
     /// Which columns are read of files of columns.
     type Columns: Columns;
+    /// What a run file declares of the data of all.
+    type Declared: Declared;
 }
 
 /// Which columns are read of files of columns.

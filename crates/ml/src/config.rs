@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Columns, DataSource};
+use crate::declared::Declared;
 use gaia_core::types::Clock;
 
 /// Where examples come from and how they are partitioned: the `[app.data]` table.
@@ -40,6 +41,9 @@ where
     /// What differs in a data center, by its name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub at: BTreeMap<String, DataAt<S>>,
+    /// What is declared of the data of all data centers. The rest is agreed at the start of a run.
+    #[serde(skip_serializing_if = "is_default")]
+    pub declared: S::Declared,
     /// Which columns hold what, for `csv` and `parquet`.
     #[serde(skip_serializing_if = "is_default")]
     pub columns: S::Columns,
@@ -112,6 +116,7 @@ impl<S: DataSource, G: Default> Default for DataConfig<S, G> {
             split: Split::Even,
             skew: 1.0,
             at: BTreeMap::new(),
+            declared: S::Declared::default(),
             columns: S::Columns::default(),
             synthetic: G::default(),
         }
@@ -145,6 +150,7 @@ impl<S: DataSource, G: Clone + Default> DataConfig<S, G> {
         for name in self.at.keys() {
             self.in_data_center(name).validate_shares(&format!("data.at.{name}"), splits)?;
         }
+        self.declared.validate()?;
         self.columns.validate()
     }
 
@@ -208,8 +214,8 @@ impl<S: DataSource, G: Clone + Default> DataConfig<S, G> {
     }
 }
 
-fn is_default<C: Columns>(columns: &C) -> bool {
-    *columns == C::default()
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Whether a path holds `{dc}`.

@@ -9,6 +9,7 @@
 pub mod apps;
 pub mod columns;
 pub mod config;
+pub mod declared;
 pub mod divided;
 pub mod examples;
 pub mod kernels;

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::shown;
 use crate::formats::name_index::is_sound;
-use gaia_core::application::Names;
+use gaia_core::application::{Name, Names};
 
 /// Names in ascending order, each with a count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,27 @@ impl CountedNames {
     /// The sum of all counts. `None` where it is too large for a number.
     pub(crate) fn total(&self) -> Option<u64> {
         self.counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count))
+    }
+
+    /// All whole numbers of a range that has every name, both ends included, with the counts of the names.
+    pub(crate) fn in_range(&self, [first, last]: [u64; 2]) -> Self {
+        let mut counts = vec![0; (last - first) as usize + 1];
+        if let Names::Numbers(names) = &self.names {
+            for (name, count) in names.iter().zip(&self.counts) {
+                counts[(name - first) as usize] = *count;
+            }
+        }
+        Self { names: Names::Numbers((first..=last).collect()), counts }
+    }
+
+    /// The first name that is not a whole number of a range, both ends included.
+    pub(crate) fn outside(&self, [first, last]: [u64; 2]) -> Option<String> {
+        let is_outside = |name: &Name<'_>| match name {
+            Name::Number(number) => !(first..=last).contains(number),
+            Name::Text(_) => true,
+        };
+        let mut names = (0..self.names.len()).filter_map(|place| self.names.get(place));
+        names.find(is_outside).map(|name| shown(name.to_string().as_bytes()))
     }
 
     /// The union of names, with the sum of the counts of each.

@@ -154,6 +154,15 @@ pub(crate) fn joined<E: Examples + Clone>(none: E, parts: Vec<Part<'_, Divided<E
     all
 }
 
+/// The error that a data center has data that is not declared.
+pub(crate) fn undeclared<L>(
+    part: &Part<'_, L>,
+    key: &'static str,
+    (found, expected): (String, String),
+) -> DataError {
+    DataError::Undeclared { data_center: part.name.into(), key, found, expected }
+}
+
 /// The error that two data centers have data of different shapes.
 pub(crate) fn disagreement<L>(
     one: &Part<'_, L>,

@@ -4,7 +4,9 @@ use crate::error::{DataError, FilePosition};
 use crate::formats::docword::{read_docword, read_vocabulary};
 use crate::homes::digest::{digest_of, digest_of_examples};
 use crate::homes::home::Home;
-use crate::homes::summary::{DataShape, DataSummary, DocumentShape, Part, disagreement, joined};
+use crate::homes::summary::{
+    DataShape, DataSummary, DocumentShape, Part, disagreement, joined, undeclared,
+};
 use crate::kinds::check_parameters;
 use crate::synthetic;
 use gaia_core::types::Seed;
@@ -92,6 +94,10 @@ pub(crate) fn build(
 ) -> Result<TopicModel, DataError> {
     check_words(&parts)?;
     let words = parts[0].counts().len();
+    if let Some(declared) = config.data.declared.words.filter(|declared| *declared != words) {
+        let values = (format!("documents of {words} words"), declared.to_string());
+        return Err(undeclared(&parts[0], "words", values));
+    }
     check(config, words)?;
 
     let mut counts = TokenCounts { total: vec![0; words], before: vec![0; words] };

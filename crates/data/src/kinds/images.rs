@@ -11,12 +11,15 @@ use crate::formats::idx::read_idx;
 use crate::formats::table::TableFormat;
 use crate::homes::digest::{digest_of, digest_of_examples};
 use crate::homes::home::Home;
-use crate::homes::summary::{DataShape, DataSummary, DenseShape, Part, disagreement, joined};
-use crate::kinds::{agreed_features, read_tables};
+use crate::homes::summary::{
+    DataShape, DataSummary, DenseShape, Part, disagreement, joined, undeclared,
+};
+use crate::kinds::{agreed_features, declared_classes, read_tables};
 use crate::synthetic::Generated;
 use gaia_core::application::Names;
 use gaia_core::types::Seed;
 use gaia_ml::apps::ImageSource;
+use gaia_ml::declared::DeclaredExamples;
 use gaia_ml::divided::Divided;
 use gaia_ml::examples::{DenseExamples, Shape};
 
@@ -118,9 +121,10 @@ fn numbered(classes: usize) -> Names {
 }
 
 /// The images of all data centers, of which this process has some, and the names of their features where each has one. They
-/// have one shape, and the classes of all.
+/// have one shape, and the classes of all or those that are declared.
 pub(crate) fn gathered(
     parts: Vec<Part<'_, LocalImages>>,
+    declared: &DeclaredExamples,
 ) -> Result<(Divided<DenseExamples>, Option<Vec<String>>), DataError> {
     let shapes: Vec<&DenseShape> = parts.iter().filter_map(Part::shape).collect();
     let features = agreed_features(&parts, |part| part.shape()?.features.as_ref())?;
@@ -136,14 +140,21 @@ pub(crate) fn gathered(
         return Err(disagreement(&parts[other], &parts[0], values));
     }
 
+    if let Some(values) = declared.features.filter(|values| *values != shape.values()) {
+        let found = format!("examples of {} features", shape.values());
+        return Err(undeclared(&parts[0], "features", (found, values.to_string())));
+    }
+
     let is_named = shapes.iter().any(|shape| shape.class_names.is_some());
-    let class_names = is_named.then(|| {
-        let names = |shape: &&DenseShape| {
-            shape.class_names.clone().unwrap_or_else(|| numbered(shape.classes))
-        };
-        union(shapes.iter().map(names).collect::<Vec<_>>().iter())
+    let own_names =
+        |shape: &DenseShape| shape.class_names.clone().unwrap_or_else(|| numbered(shape.classes));
+    let declared = declared_classes(&parts, declared, |part| part.shape().map(own_names))?;
+    let class_names = is_named.then(|| match &declared {
+        Some(declared) => declared.clone(),
+        None => union(shapes.iter().map(|shape| own_names(shape)).collect::<Vec<_>>().iter()),
     });
     let most = shapes.iter().map(|shape| shape.classes).max().unwrap_or(0);
+    let most = declared.as_ref().map_or(most, Names::len);
     let classes = class_names.as_ref().map_or(most, Names::len);
 
     let in_model = |local: LocalImages| match &class_names {

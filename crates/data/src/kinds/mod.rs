@@ -8,14 +8,17 @@ pub(crate) mod sparse;
 
 use std::fmt::Display;
 
-use crate::error::DataError;
+use crate::error::{DataError, shown};
+use crate::formats::class_names::{UNKNOWN, listed, places};
 use crate::formats::example_tables::ExampleTables;
 use crate::formats::feature_columns::difference;
 use crate::homes::home::Home;
-use crate::homes::summary::{Part, disagreement};
+use crate::homes::summary::{Part, disagreement, undeclared};
+use gaia_core::application::Names;
 use gaia_core::types::limits::MODEL_PARAMETERS_MAX;
 use gaia_ml::ConfigError;
 use gaia_ml::columns::DataSource;
+use gaia_ml::declared::{DeclaredClasses, DeclaredExamples};
 
 /// Examples that train and that test, and the names of their features where each has one.
 type TrainAndTest<E> = (E, E, Option<Vec<String>>);
@@ -49,6 +52,28 @@ fn agreed_features<'p, L>(
         Some((other, others)) => Err(disagreement(other, first, difference(others, names))),
         None => Ok(Some(names.clone())),
     }
+}
+
+/// The classes that are declared, if any are. They have the names of every data center.
+fn declared_classes<'p, L>(
+    parts: &'p [Part<'_, L>],
+    declared: &DeclaredExamples,
+    names: impl Fn(&'p Part<'_, L>) -> Option<Names>,
+) -> Result<Option<Names>, DataError> {
+    let Some(declared) = declared.classes.as_ref().map(DeclaredClasses::in_order) else {
+        return Ok(None);
+    };
+    for part in parts {
+        let Some(own) = names(part) else { continue };
+        let places = places(&own, &declared);
+        if let Some(unknown) = places.iter().position(|&place| place == UNKNOWN) {
+            let name = own.get(unknown).map(|name| name.to_string()).unwrap_or_default();
+            let found = format!("the class {}", shown(name.as_bytes()));
+            let expected = format!("one of {}", listed(&declared));
+            return Err(undeclared(part, "classes", (found, expected)));
+        }
+    }
+    Ok(Some(declared))
 }
 
 /// Checks that a model is not too large; `key` is the setting that it follows from.

@@ -10,7 +10,9 @@ use crate::formats::table::TableFormat;
 use crate::homes::counted_names::CountedNames;
 use crate::homes::digest::{digest_of, digest_of_named};
 use crate::homes::home::Home;
-use crate::homes::summary::{DataShape, DataSummary, Part, RatingShape, disagreement, joined};
+use crate::homes::summary::{
+    DataShape, DataSummary, Part, RatingShape, disagreement, joined, undeclared,
+};
 use crate::kinds::check_parameters;
 use crate::synthetic;
 use gaia_core::application::Names;
@@ -119,8 +121,20 @@ pub(crate) fn build(
     parts: Vec<Part<'_, LocalRatings>>,
     name: &str,
 ) -> Result<MatrixFactorization, DataError> {
-    let users = united(&parts, "users", |shape| &shape.users)?;
-    let items = united(&parts, "items", |shape| &shape.items)?;
+    let declared = &config.data.declared;
+    let users = united(&parts, "users", declared.users, |shape| &shape.users)?;
+    let items = united(&parts, "items", declared.items, |shape| &shape.items)?;
+    let rows = |found: &CountedNames, range: Option<[u64; 2]>| {
+        range.map_or(found.names.len(), |[first, last]| (last - first) as usize + 1)
+    };
+    let rows = rows(&users, declared.users) + rows(&items, declared.items);
+    check_parameters("rank", config.rank, rows * (config.rank + usize::from(config.bias)))?;
+
+    let in_model = |found: CountedNames, range: Option<[u64; 2]>| match range {
+        Some(range) => found.in_range(range),
+        None => found,
+    };
+    let (users, items) = (in_model(users, declared.users), in_model(items, declared.items));
     let totals = RatingTotals {
         sum: parts.iter().filter_map(Part::shape).map(|shape| shape.sum).sum(),
         by_user: users.counts,
@@ -128,22 +142,28 @@ pub(crate) fn build(
     };
     let names = [users.names, items.names];
     let [users, items] = names.each_ref().map(Names::len);
-    let parameters = (users + items) * (config.rank + usize::from(config.bias));
-    check_parameters("rank", config.rank, parameters)?;
-
     let none = Ratings { users, items, ..Ratings::default() };
     let parts = parts.into_iter().map(|part| part.map(|local| local.in_model(names.each_ref())));
     let ratings = joined(none, parts.collect());
     Ok(MatrixFactorization::new(config.clone(), ratings, &totals, names, name))
 }
 
-/// The users or the items of all data centers.
+/// The users or the items of all data centers, which are whole numbers of a range if one is declared.
 fn united<'a>(
     parts: &'a [Part<'_, LocalRatings>],
-    what: &str,
+    what: &'static str,
+    declared: Option<[u64; 2]>,
     names: impl Fn(&'a RatingShape) -> &'a CountedNames,
 ) -> Result<CountedNames, DataError> {
     let lists: Vec<&CountedNames> = parts.iter().filter_map(Part::shape).map(names).collect();
+    if let Some([first, last]) = declared {
+        for (part, list) in parts.iter().zip(&lists) {
+            if let Some(name) = list.outside([first, last]) {
+                let found = format!("{name} among the {what}");
+                return Err(undeclared(part, what, (found, format!("numbers {first} to {last}"))));
+            }
+        }
+    }
     CountedNames::union(&lists).map_err(|at| {
         let words = |at: usize| match lists[at].names {
             Names::Numbers(_) => format!("{what} named by numbers"),

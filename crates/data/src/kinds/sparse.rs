@@ -7,8 +7,10 @@ use crate::formats::sparse_tables::{SparseTables, label_of};
 use crate::formats::table::TableFormat;
 use crate::homes::digest::{digest_of, digest_of_examples};
 use crate::homes::home::Home;
-use crate::homes::summary::{DataShape, DataSummary, Part, SparseShape, disagreement, joined};
-use crate::kinds::{agreed_features, check_parameters, read_tables};
+use crate::homes::summary::{
+    DataShape, DataSummary, Part, SparseShape, disagreement, joined, undeclared,
+};
+use crate::kinds::{agreed_features, check_parameters, declared_classes, read_tables};
 use crate::synthetic;
 use gaia_core::application::Names;
 use gaia_ml::ConfigError;
@@ -102,8 +104,28 @@ pub(crate) fn build(
 ) -> Result<LogisticRegression, DataError> {
     let shapes: Vec<&SparseShape> = parts.iter().filter_map(Part::shape).collect();
     let features = agreed_features(&parts, |part| part.shape()?.features.as_ref())?;
-    let class_names = classes_of_all(&parts)?;
+    let declared = &config.data.declared;
+    let names = |part: &Part<'_, LocalSparse>| part.shape()?.class_names.clone();
+    let class_names = match declared_classes(&parts, declared, names)? {
+        Some(classes) if classes.len() != 2 => {
+            let found = format!("{} classes", classes.len());
+            return Err(ConfigError::new("data.declared.classes", found, "two classes").into());
+        }
+        Some(classes) if shapes.iter().any(|shape| shape.class_names.is_some()) => Some(classes),
+        _ => classes_of_all(&parts)?,
+    };
     let width = shapes.iter().map(|shape| shape.width).max().unwrap_or(0);
+    if let Some(features) = declared.features {
+        let fits = |shape: &SparseShape| match shape.features {
+            Some(_) => shape.width == features,
+            None => shape.width <= features,
+        };
+        if let Some(other) = shapes.iter().position(|shape| !fits(shape)) {
+            let values = (format!("{} features", shapes[other].width), features.to_string());
+            return Err(undeclared(&parts[other], "features", values));
+        }
+    }
+    let width = declared.features.unwrap_or(width);
     check_parameters("data", "this wide", width)?;
 
     let in_model = |local: LocalSparse| local.in_model(class_names.as_ref());

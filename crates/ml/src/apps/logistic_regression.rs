@@ -16,6 +16,7 @@ use super::visits::Visits;
 use crate::ConfigError;
 use crate::columns::{DataSource, SparseColumns};
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
+use crate::declared::DeclaredExamples;
 use crate::divided::{Divided, pieces};
 use crate::examples::SparseExamples;
 use crate::kernels::vector::softplus;
@@ -62,6 +63,7 @@ pub enum SparseSource {
 
 impl DataSource for SparseSource {
     type Columns = SparseColumns;
+    type Declared = DeclaredExamples;
 }
 
 /// Binary features, labelled by chance with the odds that planted weights give them.

@@ -21,6 +21,7 @@ use super::visits::Visits;
 use crate::ConfigError;
 use crate::columns::{DataSource, RatingColumns};
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
+use crate::declared::DeclaredRatings;
 use crate::divided::{Divided, pieces};
 use crate::examples::Ratings;
 use crate::kernels::factorization::{Rating, descend, predict};
@@ -77,6 +78,7 @@ pub enum RatingSource {
 
 impl DataSource for RatingSource {
     type Columns = RatingColumns;
+    type Declared = DeclaredRatings;
 }
 
 /// Biases and a low-rank matrix of known rank, seen at random places through Gaussian noise.

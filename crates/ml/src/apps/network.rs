@@ -17,6 +17,7 @@ use super::sampled::sampled;
 use super::visits::Visits;
 use crate::columns::{DataSource, DenseColumns};
 use crate::config::{ConfigError, RateDecay, above_zero, count, within};
+use crate::declared::DeclaredExamples;
 use crate::divided::{Divided, Parts};
 use crate::examples::{DenseExamples, Shape};
 use crate::kernels::vector::axpy;
@@ -61,6 +62,7 @@ pub enum ImageSource {
 
 impl DataSource for ImageSource {
     type Columns = DenseColumns;
+    type Declared = DeclaredExamples;
 }
 
 /// The application: dense examples partitioned over workers.

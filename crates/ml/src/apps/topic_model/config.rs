@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
 use crate::columns::{DataSource, NoColumns};
-use crate::config::{DataAt, DataConfig, Split, above_zero, count, fits, within};
+use crate::config::{DataAt, DataConfig, Split, above_zero, count, fits, is_default, within};
+use crate::declared::DeclaredDocuments;
 
 /// Settings of `kind = "topic-model"`.
 ///
@@ -51,6 +52,9 @@ pub struct CorpusConfig {
     /// What differs in a data center, by its name. The words are the same in all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub at: BTreeMap<String, DataAt<DocumentSource>>,
+    /// What is declared of the documents of all data centers.
+    #[serde(skip_serializing_if = "is_default")]
+    pub declared: DeclaredDocuments,
     /// Sizes of the generator, for `source = "synthetic"`.
     pub synthetic: TopicGenerator,
 }
@@ -68,6 +72,7 @@ pub enum DocumentSource {
 
 impl DataSource for DocumentSource {
     type Columns = NoColumns;
+    type Declared = DeclaredDocuments;
 }
 
 /// Documents drawn from a topic model: the model that is to be found is known.
@@ -116,6 +121,7 @@ impl CorpusConfig {
             split: self.split,
             skew: self.skew,
             at: self.at.clone(),
+            declared: self.declared.clone(),
             columns: NoColumns {},
             synthetic: (),
         }
@@ -157,11 +163,12 @@ impl Default for CorpusConfig {
             split,
             skew,
             at,
+            declared,
             columns: NoColumns {},
             synthetic: (),
         } = DataConfig::<DocumentSource, ()>::default();
         let synthetic = TopicGenerator::default();
-        Self { source, path, vocabulary_path: None, held_out, split, skew, at, synthetic }
+        Self { source, path, vocabulary_path: None, held_out, split, skew, at, declared, synthetic }
     }
 }
 

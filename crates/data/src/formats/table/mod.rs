@@ -7,6 +7,7 @@ mod arrays;
 mod columns;
 mod csv;
 mod fields;
+mod guarded;
 mod pages;
 mod parquet;
 mod thrift;

@@ -3,7 +3,6 @@
 //! Files of other people are decoded by a library that may panic on some of them. Panics end where they begin, as errors.
 
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use parquet::errors::ParquetError;
 
 use super::arrays::{accepts, column};
 use super::columns::{Batch, Content, Request};
+use super::guarded::guarded;
 use super::pages::{Allowance, Found};
 use super::{ColumnInfo, Rows, Table, batch_rows};
 use crate::error::{DataError, FilePosition};
@@ -192,16 +192,8 @@ fn read_metadata(file: &File) -> Result<ArrowReaderMetadata, ParquetError> {
     ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)
 }
 
-/// What the decoder finds, or why it gives up.
-fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(decode)) {
-        Ok(Ok(decoded)) => Ok(decoded),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("the decoder gave up".into()),
-    }
-}
-
 fn undecodable(path: &Path, found: String) -> DataError {
-    let found = format!("what cannot be decoded ({found})");
+    // The decoder's reason may repeat what is in the file.
+    let found = format!("what cannot be decoded ({})", found.escape_debug());
     DataError::broken(path, FilePosition::Whole, found, "a whole Parquet file")
 }

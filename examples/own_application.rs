@@ -25,13 +25,15 @@ const EXAMPLES_PER_WORKER: usize = 100;
 const LEARNING_RATE: f32 = 0.0003;
 
 /// Examples, each its features and the value to predict: all of them as the application, its own as a worker's task.
-struct LeastSquares {
+pub(crate) struct LeastSquares {
     layout: Arc<ModelLayout>,
     examples: Arc<[(Vec<f32>, f32)]>,
+    per_worker: usize,
 }
 
 impl LeastSquares {
-    fn over(workers: usize) -> Arc<dyn Application> {
+    /// With as many examples for each worker.
+    pub(crate) fn over(workers: usize, per_worker: usize) -> Arc<dyn Application> {
         let table = TableLayout { name: "weights".into(), rows: FEATURES, width: 1 };
         let mut draws = StandardNormal.sample_iter(Seed(7).random());
         let mut example = || {
@@ -39,8 +41,8 @@ impl LeastSquares {
             let value = features.iter().sum();
             (features, value)
         };
-        let examples = (0..workers * EXAMPLES_PER_WORKER).map(|_| example()).collect();
-        Arc::new(Self { layout: Arc::new(ModelLayout::new(vec![table])), examples })
+        let examples = (0..workers * per_worker).map(|_| example()).collect();
+        Arc::new(Self { layout: Arc::new(ModelLayout::new(vec![table])), examples, per_worker })
     }
 
     /// By how much the model misses the value of each example.
@@ -57,17 +59,17 @@ impl Application for LeastSquares {
     }
 
     fn task(&self, worker: usize, _seed: Seed) -> Box<dyn Task> {
-        let own = self.examples.chunks(EXAMPLES_PER_WORKER).nth(worker).unwrap_or_default();
-        Box::new(Self { layout: self.layout.clone(), examples: own.into() })
+        let own = self.examples.chunks(self.per_worker).nth(worker).unwrap_or_default();
+        Box::new(Self { examples: own.into(), layout: self.layout.clone(), ..*self })
     }
 
     fn workers(&self) -> usize {
-        self.examples.len() / EXAMPLES_PER_WORKER
+        self.examples.len() / self.per_worker
     }
 
     /// Nothing is held out: the metric is over the same examples as the objective.
     fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
-        let (start, end) = (workers.start * EXAMPLES_PER_WORKER, workers.end * EXAMPLES_PER_WORKER);
+        let (start, end) = (workers.start * self.per_worker, workers.end * self.per_worker);
         let examples = &self.examples[start..end];
         let squares: f32 = Self::errors(examples, model).map(|error| error * error).sum();
         let sum = WeightedSum { sum: f64::from(squares), weight: examples.len() as f64 };
@@ -100,7 +102,8 @@ impl Task for LeastSquares {
 pub fn main() -> Result<(), Box<dyn Error>> {
     let file = RunFile::from_text("least-squares.toml", RUN, &[])?;
     let plan = ComparisonPlan::new(&file, &["bsp", "tap", "asp"], &["three-regions"])?;
-    let application = LeastSquares::over(plan.reference.plan.topology.workers());
+    let workers = plan.reference.plan.topology.workers();
+    let application = LeastSquares::over(workers, EXAMPLES_PER_WORKER);
 
     for run in plan.run(|it| gaia::run(&it.plan, &application, &mut Unobserved))?.runs {
         let Summary { wan, remote_sync, time_s, wan_bytes, .. } = run.row.summary;

@@ -61,6 +61,8 @@
 //!   [`Topology`], [`topologies`] names those that are shipped. Every mistake is a [`ConfigError`] that shows its line.
 //! - **Applications**: [`build`] makes the one that a plan names. One of your own implements [`Application`] and [`Task`],
 //!   in terms of [`Model`], [`RowSet`] and [`Deltas`]; its run file has no `[app]` table.
+//! - **Programs**: [`cli::run`] is the whole command line with [`Applications`] of one's own, for run files of
+//!   `kind = "external"`.
 //! - **Runs**: [`run`], and [`run_with`] for what else is handed in ([`RunOptions`]). An [`Observer`] follows the
 //!   [`Progress`]; the [`Outcome`] holds the [`Summary`].
 //! - **Significance**: an own [`Significance`] decides what may stay at home, in place of the built-in functions.
@@ -71,15 +73,15 @@
 //! # Examples
 //!
 //! `examples/` in the repository: `own_application` trains a regression that is written there over three regions and
-//! compares remote models, `own_significance` replaces ASP's significance function, and `observed_run` follows a run and
+//! compares remote models, `own_program` has every verb of `gaia` for the same regression, `own_significance` replaces ASP's significance function, and `observed_run` follows a run and
 //! writes its report. `cargo run --release --example own_application` runs the first.
 
 #![warn(missing_docs)]
 
+mod applications;
+pub mod cli;
 mod comparison;
 mod report;
-
-use std::sync::Arc;
 
 pub use gaia_config::{
     ConfigError, DriverKind, Override, Plan, RunFile, load_topology, topologies, topology_from_text,
@@ -97,6 +99,7 @@ pub use gaia_core::types::{
 };
 pub use gaia_data::DataError;
 pub use gaia_driver::{Outcome, RunError, RunOptions, run, run_with};
+pub use gaia_ml::apps::ExternalConfig;
 pub use gaia_report::{CompareRow, ComparedRun, Comparison, ReportError, RunDirectory, RunRecord};
 pub use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, EvaluatedOn,
@@ -104,22 +107,6 @@ pub use gaia_telemetry::{
     ModelSnapshot, Observer, Progress, Summary, Unobserved,
 };
 
+pub use applications::{Applications, BuiltIn, build, build_with};
 pub use comparison::{ComparisonPlan, LAN, Variant};
 pub use report::{write_comparison, write_run};
-
-/// Loads or generates the data of the application that a plan names, and splits it over the plan's workers.
-///
-/// The plan's seed decides what is generated and how it is split. With `model.init` the application starts from the
-/// tables of that file.
-///
-/// # Errors
-/// Where the plan names no application, since its run file has no `[app]`, its data cannot be read, or the tables of
-/// `model.init` are not those of the application.
-pub fn build(plan: &Plan) -> Result<Arc<dyn Application>, DataError> {
-    let (homes, validation) = (plan.topology.data_homes(), plan.evaluate.data.as_deref());
-    let built = gaia_data::build_validated(plan.app.as_ref(), &homes, plan.seed, validation)?;
-    match &plan.model.init {
-        Some(file) => gaia_data::initialized(built, file),
-        None => Ok(built),
-    }
-}

@@ -1,9 +1,7 @@
-//! The command line program; what its verbs do is in [`cli`].
-
-mod cli;
+//! The command line program; what its verbs do is in [`gaia::cli`].
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::run(std::env::args_os())
+    gaia::cli::run(std::env::args_os(), &gaia::BuiltIn).into()
 }

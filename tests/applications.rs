@@ -109,6 +109,7 @@ fn a_worker_without_examples_changes_nothing() {
             AppConfig::ConvolutionalNetwork(config) => config.data.synthetic.examples = 10,
             AppConfig::LogisticRegression(config) => config.data.synthetic.examples = 10,
             AppConfig::TopicModel(config) => config.data.synthetic.documents = 10,
+            AppConfig::External(_) => unreachable!("no program hands one in"),
         }
         let app = build(&config, &[7, 0, 8]);
         let model = app.initial_model(SEED);
@@ -260,7 +261,10 @@ fn add(model: &mut Model, deltas: &Deltas) {
 
 fn defaults() -> Vec<AppConfig> {
     let deserialize = |kind| AppConfig::deserialize(kind, toml::Table::new());
-    AppConfig::KINDS.iter().map(|kind| deserialize(kind).expect("no keys are right keys")).collect()
+    AppConfig::built_in()
+        .iter()
+        .map(|kind| deserialize(kind).expect("no keys are right keys"))
+        .collect()
 }
 
 /// Where `gaia_data::build` draws made-up data from.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::check_data::{PlaceFindings, check_data};
 use super::{CheckFlags, Failure, Terminal};
+use crate::applications::Applications;
 use gaia_config::{ComputeModel, ComputeRate, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopRules;
@@ -69,11 +70,15 @@ struct LinkFindings {
 }
 
 /// Checks a run file, its topology and its data, and shows what would run.
-pub(super) fn check(flags: &CheckFlags, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) fn check(
+    flags: &CheckFlags,
+    applications: &dyn Applications,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let file = flags.run.read()?;
     let plan = file.plan()?;
     let own = flags.place.data_center(&plan)?;
-    let checked = check_data(&plan, own, flags.data, &file)?;
+    let checked = check_data(&plan, own, flags.data, &file, applications)?;
     let application = checked.application.as_ref();
     let mut findings = Findings::new(&plan, application.map(AsRef::as_ref));
     findings.places = flags.data.then_some(checked.places);

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Failure;
 use super::node_data::NodeData;
+use crate::applications::{Applications, build_with};
 use gaia_config::{Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_core::types::{ByteSize, DcId};
@@ -43,8 +44,13 @@ pub(super) fn check_data(
     own: Option<DcId>,
     is_shown: bool,
     file: &RunFile,
+    applications: &dyn Applications,
 ) -> Result<CheckedData, Failure> {
     let failed = |error| Failure::data(error, file);
+    if plan.external().is_some() {
+        let application = Some(build_with(applications, plan).map_err(failed)?);
+        return Ok(CheckedData { application, places: Vec::new(), unread: None });
+    }
     if !plan.has_own_data() {
         let data = NodeData::read_all(plan).map_err(failed)?;
         let places = data.places().iter().map(PlaceFindings::new).collect();

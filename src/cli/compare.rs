@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::training::carry_out;
 use super::{CompareFlags, Failure, OutputFlags, Terminal, signals};
-use gaia::{ComparisonPlan, Variant};
+use crate::applications::{Applications, build_with};
+use crate::{ComparisonPlan, Variant, write_comparison};
 use gaia_config::RunFile;
 use gaia_core::application::Application;
 use gaia_core::topology::DataHome;
@@ -14,13 +15,18 @@ use gaia_driver::Outcome;
 use gaia_report::{Paint, RunDirectory, comparison_block};
 
 /// Runs every remote model over every WAN, BSP on the LAN first: what that reaches is every other's target.
-pub(super) fn compare(flags: &CompareFlags, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) fn compare(
+    flags: &CompareFlags,
+    applications: &dyn Applications,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let file = flags.run.read()?;
     let plan = ComparisonPlan::new(&file, &flags.remote, &flags.wan)?;
     let reference = &plan.reference.plan;
     let mut bench = Bench {
         file: &file,
-        applications: BTreeMap::new(),
+        applications,
+        built: BTreeMap::new(),
         directory: RunDirectory::create(flags.run.output.out.as_deref(), &reference.name)?,
         output: &flags.run.output,
         interrupted: signals::interrupted().map_err(Failure::run)?,
@@ -39,7 +45,7 @@ pub(super) fn compare(flags: &CompareFlags, terminal: &Terminal) -> Result<(), F
         bench.run(variant)
     })?;
 
-    gaia::write_comparison(&bench.directory, reference, &comparison)?;
+    write_comparison(&bench.directory, reference, &comparison)?;
     let block = comparison_block(&comparison, Some(&bench.directory.page()), Paint::for_stdout());
     terminal.line(block.trim_end());
     terminal.result(&comparison.file());
@@ -50,8 +56,9 @@ pub(super) fn compare(flags: &CompareFlags, terminal: &Terminal) -> Result<(), F
 /// Where the runs of a comparison are carried out, one after the other.
 struct Bench<'a> {
     file: &'a RunFile,
-    /// By where the data lies: runs that split it alike share one.
-    applications: BTreeMap<Vec<DataHome>, Arc<dyn Application>>,
+    applications: &'a dyn Applications,
+    /// Applications by where the data lies: runs that split it alike share one.
+    built: BTreeMap<Vec<DataHome>, Arc<dyn Application>>,
     directory: RunDirectory,
     output: &'a OutputFlags,
     interrupted: Arc<AtomicBool>,
@@ -60,13 +67,13 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn application(&mut self, variant: &Variant) -> Result<Arc<dyn Application>, Failure> {
         let homes = variant.plan.data_homes();
-        if let Some(application) = self.applications.get(&homes) {
+        if let Some(application) = self.built.get(&homes) {
             return Ok(application.clone());
         }
 
-        let application =
-            gaia::build(&variant.plan).map_err(|error| Failure::data(error, self.file))?;
-        self.applications.insert(homes, application.clone());
+        let application = build_with(self.applications, &variant.plan);
+        let application = application.map_err(|error| Failure::data(error, self.file))?;
+        self.built.insert(homes, application.clone());
         Ok(application)
     }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::trained::Trained;
 use super::{EvaluateFlags, Failure, Terminal};
+use crate::applications::{Applications, build_with};
 use gaia_core::application::Evaluation;
 use gaia_data::TrainedOver;
 use gaia_model::MetricValue;
@@ -30,7 +31,11 @@ struct Figures {
 }
 
 /// Evaluates a model on the data of its run, or on other data.
-pub(super) fn evaluate(flags: &EvaluateFlags, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) fn evaluate(
+    flags: &EvaluateFlags,
+    applications: &dyn Applications,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let trained = Trained::read(&flags.trained, flags.data.as_deref())?;
     let config = trained.application()?;
     let (metric, Evaluation { objective, metric: value }, data) = match &flags.data {
@@ -45,7 +50,8 @@ pub(super) fn evaluate(flags: &EvaluateFlags, terminal: &Terminal) -> Result<(),
             // The values that training began with do not matter, and their file may be gone.
             let mut plan = trained.plan.clone();
             plan.model.init = None;
-            let application = gaia::build(&plan).map_err(|error| trained.failed(error))?;
+            let application = build_with(applications, &plan);
+            let application = application.map_err(|error| trained.failed(error))?;
             let model = trained.model.model(application.layout(), &application.attachments());
             let model = model.map_err(|error| Failure::Data(error.into()))?;
             (application.metric(), application.evaluate(&model), application.describe())

@@ -1,4 +1,5 @@
-//! The verbs: what the program does when it is called by name.
+//! The command line: what the program does when it is called by name. A program with applications of its own calls [`run`]
+//! with them, and has every verb.
 //!
 //! This room turns arguments into calls of the other rooms and their answers into lines of text and an exit code.
 //! Each verb is one function in a file of its own. Nothing here knows how a run is carried out.
@@ -24,11 +25,11 @@ mod training;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
+use crate::applications::Applications;
 use gaia_config::{ConfigError, DriverKind, Override, RunFile};
 use gaia_paper::Section;
 
@@ -266,45 +267,51 @@ pub(crate) struct VerbosityFlags {
 
 const LOG_FORMAT: &str = "GAIA_LOG_FORMAT";
 
-/// Runs the program: parses `arguments`, executes the verb and returns the exit code.
+/// Runs the program: parses `arguments`, the first of which is its name, executes the verb and returns the exit code.
 ///
 /// 0: done. 1: the run failed. 2: bad usage, or a file that is wrong. 75: interrupted.
-pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+///
+/// With `--driver real` the program starts itself again for each node, so each needs the same applications.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, applications: &dyn Applications) -> u8 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(refusal) => {
             // Help and the version arrive here too; clap knows where each goes and whether it is a mistake.
             let code = u8::try_from(refusal.exit_code()).unwrap_or(2);
             let _closed_pipe = refusal.print();
-            return ExitCode::from(code);
+            return code;
         }
     };
 
     let terminal = Terminal::new(cli.verb.verbosity());
     if let Err(complaint) = log::open_log(cli.verb.verbosity(), terminal.colour()) {
         terminal.fail(&Failure::usage(complaint));
-        return ExitCode::from(2);
+        return 2;
     }
 
     let done = match &cli.verb {
-        Verb::Train(flags) => train::train(flags, &terminal),
+        Verb::Train(flags) => train::train(flags, applications, &terminal),
         Verb::Certs(verb) => certs::certs(verb, &terminal).map(|()| Done::Whole),
         Verb::Deploy(verb) => deploy::deploy(verb, &terminal).map(|()| Done::Whole),
-        Verb::Compare(flags) => compare::compare(flags, &terminal).map(|()| Done::Whole),
+        Verb::Compare(flags) => {
+            compare::compare(flags, applications, &terminal).map(|()| Done::Whole)
+        }
         Verb::Paper(flags) => paper::paper(flags, &terminal).map(|()| Done::Whole),
-        Verb::Check(flags) => check::check(flags, &terminal).map(|()| Done::Whole),
-        Verb::Node(flags) => node::node(flags, &terminal),
+        Verb::Check(flags) => check::check(flags, applications, &terminal).map(|()| Done::Whole),
+        Verb::Node(flags) => node::node(flags, applications, &terminal),
         Verb::Report(flags) => report::report(flags, &terminal).map(|()| Done::Whole),
-        Verb::Evaluate(flags) => evaluate::evaluate(flags, &terminal).map(|()| Done::Whole),
+        Verb::Evaluate(flags) => {
+            evaluate::evaluate(flags, applications, &terminal).map(|()| Done::Whole)
+        }
         Verb::Predict(flags) => predict::predict(flags, &terminal).map(|()| Done::Whole),
     };
 
     match done {
-        Ok(Done::Whole) => ExitCode::SUCCESS,
-        Ok(Done::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(Done::Whole) => 0,
+        Ok(Done::Interrupted) => INTERRUPTED,
         Err(failure) => {
             terminal.fail(&failure);
-            ExitCode::from(failure.exit_code())
+            failure.exit_code()
         }
     }
 }

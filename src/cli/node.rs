@@ -9,6 +9,7 @@ use super::log::name_node;
 use super::node_data::data_of;
 use super::training::{carry_out_with, show_result};
 use super::{Done, Failure, RunFlags, Terminal, signals};
+use crate::applications::Applications;
 use gaia_config::{Plan, Variables, coordinator_address, placed};
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
 use gaia_driver::real::{Node, NodeEnd, NodeOptions, Preparation, labels, watch};
@@ -59,7 +60,11 @@ pub(crate) struct PlaceFlags {
 }
 
 /// Runs the nodes of this process until the run is over.
-pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failure> {
+pub(super) fn node(
+    flags: &NodeFlags,
+    applications: &dyn Applications,
+    terminal: &Terminal,
+) -> Result<Done, Failure> {
     let file = flags.run.read()?;
     let mut plan = file.plan()?;
     plan.driver = gaia_config::DriverKind::Real;
@@ -72,7 +77,7 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
         terminal.note(&format!("metrics at http://{address}/metrics"));
     }
 
-    let data = data_of(&plan, &options.nodes, &file)?;
+    let data = data_of(&plan, &options.nodes, &file, applications)?;
     let is_coordinator = options.nodes.contains(&NodeId::Coordinator);
     if options.state.is_some() && !is_coordinator {
         // A node without a state directory cannot continue later. There the signal keeps its default effect.

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Failure;
+use crate::applications::{Applications, build_with};
 use gaia_config::{Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_core::types::{DcId, NodeId, messagepack};
-use gaia_data::{DataSummary, OwnData, PlaceOfData, initialized};
+use gaia_data::{DataError, DataSummary, OwnData, PlaceOfData, initialized};
 use gaia_driver::real::{self, RunData, Summary};
 
 /// What the nodes of a process read.
@@ -21,10 +22,15 @@ pub(super) struct NodeData {
 }
 
 /// What the nodes of a process train on. Only workers have data.
-pub(super) fn data_of(plan: &Plan, nodes: &[NodeId], file: &RunFile) -> Result<RunData, Failure> {
+pub(super) fn data_of(
+    plan: &Plan,
+    nodes: &[NodeId],
+    file: &RunFile,
+    applications: &dyn Applications,
+) -> Result<RunData, Failure> {
     let read = || {
         if !plan.has_own_data() {
-            return Ok(RunData::Whole(gaia::build(plan)?));
+            return Ok(RunData::Whole(build_with(applications, plan)?));
         }
         let dc = nodes.iter().find_map(|node| match node {
             NodeId::Worker(worker) => Some(worker.dc),
@@ -37,16 +43,16 @@ pub(super) fn data_of(plan: &Plan, nodes: &[NodeId], file: &RunFile) -> Result<R
 
 impl NodeData {
     /// Reads the data of one data center, or of none.
-    pub(super) fn read(plan: &Plan, dc: Option<DcId>) -> Result<Self, gaia::DataError> {
+    pub(super) fn read(plan: &Plan, dc: Option<DcId>) -> Result<Self, DataError> {
         Self::read_places(plan, dc.map_or(0..0, |dc| plan.topology.homes_of(dc)))
     }
 
     /// Reads the data of all data centers.
-    pub(super) fn read_all(plan: &Plan) -> Result<Self, gaia::DataError> {
+    pub(super) fn read_all(plan: &Plan) -> Result<Self, DataError> {
         Self::read_places(plan, 0..plan.data_homes().len())
     }
 
-    fn read_places(plan: &Plan, own: Range<usize>) -> Result<Self, gaia::DataError> {
+    fn read_places(plan: &Plan, own: Range<usize>) -> Result<Self, DataError> {
         let topology = &plan.topology;
         Ok(Self {
             data: OwnData::read(
@@ -74,7 +80,7 @@ impl NodeData {
     pub(super) fn application(
         self,
         summaries: &[DataSummary],
-    ) -> Result<Arc<dyn Application>, gaia::DataError> {
+    ) -> Result<Arc<dyn Application>, DataError> {
         let built = self.data.into_application(summaries)?;
         match &self.init {
             Some(file) => initialized(built, file),

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::log::name_node;
 use super::training::{carry_out, carry_out_kept, show_result};
 use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
+use crate::applications::{Applications, build_with};
 use gaia_checkpoint::{Checkpoints, Keeper, Resumed};
 use gaia_config::{DriverKind, Plan};
 use gaia_core::application::Application;
@@ -15,7 +16,11 @@ use gaia_driver::{Ending, RunError};
 use gaia_report::{RunDirectory, RunRecord};
 
 /// Trains what the run file describes.
-pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Failure> {
+pub(super) fn train(
+    flags: &TrainFlags,
+    applications: &dyn Applications,
+    terminal: &Terminal,
+) -> Result<Done, Failure> {
     let TrainFlags { run, resume } = flags;
     let file = run.read()?;
     let plan = file.plan()?;
@@ -34,7 +39,8 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
         return show_again(&directory, &record, terminal);
     }
 
-    let application = gaia::build(&plan).map_err(|error| Failure::data(error, &file))?;
+    let application = build_with(applications, &plan);
+    let application = application.map_err(|error| Failure::data(error, &file))?;
     let from = match resume {
         Resume::From(path) => Some(checkpoints(&plan, application.as_ref(), path).read(path)?),
         Resume::Auto | Resume::Never => None,

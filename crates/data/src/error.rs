@@ -67,6 +67,9 @@ pub enum DataError {
         /// What was declared.
         expected: String,
     },
+    /// An application that a program hands in cannot be built.
+    #[error(transparent)]
+    Application(Box<dyn std::error::Error + Send + Sync>),
     /// A summary of data that another process has sent cannot be one.
     #[error(
         "the summary of the data of {data_center}: found sizes that do not fit together, expected those of data of \

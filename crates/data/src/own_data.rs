@@ -80,7 +80,11 @@ impl OwnData {
         validation: Option<&Path>,
     ) -> Result<Self, DataError> {
         let config = config.ok_or_else(|| {
-            ConfigError::new("kind", "missing", format!("one of {}", AppConfig::KINDS.join(", ")))
+            ConfigError::new(
+                "kind",
+                "missing",
+                format!("one of {}", AppConfig::built_in().join(", ")),
+            )
         })?;
         config.validate()?;
         if validation.is_some() && config.is_generated() {
@@ -146,6 +150,7 @@ impl OwnData {
                 files.iter_mut().for_each(|files| files.extend(vocabulary.clone().cloned()));
                 (places(homes), Local::Documents(local), files, name)
             }
+            AppConfig::External(_) => return Err(not_built_in().into()),
         };
 
         let (config, is_validated) = (config.clone(), validation.is_some());
@@ -298,6 +303,12 @@ impl Local {
             Self::Documents(local) => local.iter().map(LocalDocuments::len).sum(),
         }
     }
+}
+
+/// The error that this crate knows nothing of an application.
+pub(crate) fn not_built_in() -> ConfigError {
+    let expected = "an application that is built in, or a program that hands its own in";
+    ConfigError::new("kind", "external", expected)
 }
 
 /// All places of data, the data of some of them, its files, and where it comes from.

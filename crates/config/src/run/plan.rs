@@ -10,7 +10,7 @@ use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{LocalSync, OverlayKind, RemoteSync};
 use gaia_core::topology::{DataHome, Deployment, Overlay, Topology};
 use gaia_core::types::Seed;
-use gaia_ml::apps::AppConfig;
+use gaia_ml::apps::{AppConfig, ExternalConfig};
 
 /// Everything that determines a run. All settings have been checked, alone and together.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +72,14 @@ impl Plan {
     /// The name of the application in reports: the kind that the run file names, or `custom` for one that is handed in.
     pub fn app_name(&self) -> &'static str {
         self.app.as_ref().map_or(CUSTOM, AppConfig::kind)
+    }
+
+    /// The settings of an application that a program hands in, if the run file names one.
+    pub fn external(&self) -> Option<&ExternalConfig> {
+        match &self.app {
+            Some(AppConfig::External(external)) => Some(external),
+            _ => None,
+        }
     }
 
     /// Whether the application that the run file names changes counts. One that is handed in says so itself.

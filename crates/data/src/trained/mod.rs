@@ -18,6 +18,7 @@ use self::ratings::GivenRatings;
 use self::sparse::GivenSparse;
 use crate::error::DataError;
 use crate::formats::docword::{read_docword, read_vocabulary};
+use crate::own_data::not_built_in;
 use gaia_core::application::{Application, Evaluation, Metric};
 use gaia_core::types::{Model, Seed};
 use gaia_ml::ConfigError;
@@ -83,6 +84,7 @@ impl TrainedOver {
                 Given::Sparse(GivenSparse::read(config, trained)?)
             }
             AppConfig::TopicModel(config) => documents(config, seed)?,
+            AppConfig::External(_) => return Err(not_built_in().into()),
         };
         let application = given.application();
         let model = trained.model(application.layout(), &application.attachments())?;

@@ -2,6 +2,7 @@
 
 mod convolutional_network;
 mod example_names;
+mod external;
 mod logistic_regression;
 mod matrix_factorization;
 mod network;
@@ -24,6 +25,7 @@ pub use convolutional_network::{
     ConvolutionalNetworkConfig, ImageGenerator, Normalization, PATTERN_SIDE, convolutional_network,
 };
 pub use example_names::{CLASS_NAMES, FEATURE_NAMES};
+pub use external::ExternalConfig;
 pub use logistic_regression::{
     LogisticRegression, LogisticRegressionConfig, PlantedGenerator, SparseSource,
 };
@@ -55,6 +57,8 @@ pub enum AppConfig {
     LogisticRegression(LogisticRegressionConfig),
     /// Topic modelling of documents.
     TopicModel(TopicModelConfig),
+    /// An application that a program hands in.
+    External(ExternalConfig),
 }
 
 impl AppConfig {
@@ -66,7 +70,13 @@ impl AppConfig {
         "convolutional-network",
         "logistic-regression",
         "topic-model",
+        "external",
     ];
+
+    /// The kinds of applications that are built in.
+    pub fn built_in() -> &'static [&'static str] {
+        Self::KINDS.split_last().map_or(&[], |(_external, built_in)| built_in)
+    }
 
     /// Reads the keys of one kind (all of `[app]` but `kind`); `kind` is one of [`Self::KINDS`].
     pub fn deserialize<'de, D: Deserializer<'de>>(kind: &str, keys: D) -> Result<Self, D::Error> {
@@ -79,6 +89,7 @@ impl AppConfig {
             }
             "logistic-regression" => Deserialize::deserialize(keys).map(Self::LogisticRegression),
             "topic-model" => Deserialize::deserialize(keys).map(Self::TopicModel),
+            "external" => Deserialize::deserialize(keys).map(Self::External),
             other => Err(D::Error::unknown_variant(other, Self::KINDS)),
         }
     }
@@ -92,6 +103,7 @@ impl AppConfig {
             Self::ConvolutionalNetwork(config) => config.validate(),
             Self::LogisticRegression(config) => config.validate(),
             Self::TopicModel(config) => config.validate(),
+            Self::External(_) => Ok(()),
         }
     }
 
@@ -109,6 +121,7 @@ impl AppConfig {
                 let DataConfig { path, at, .. } = config.data.as_data().without_paths();
                 (config.data.path, config.data.at, config.data.vocabulary_path) = (path, at, None);
             }
+            Self::External(_) => {}
         }
         own
     }
@@ -122,6 +135,7 @@ impl AppConfig {
             Self::ConvolutionalNetwork(config) => config.data.is_generated(),
             Self::LogisticRegression(config) => config.data.is_generated(),
             Self::TopicModel(config) => config.data.as_data().is_generated(),
+            Self::External(_) => false,
         }
     }
 
@@ -138,6 +152,7 @@ impl AppConfig {
                 let data = config.data.as_data();
                 data.paths(data_centers).into_iter().chain(vocabulary).collect()
             }
+            Self::External(_) => BTreeSet::new(),
         }
     }
 
@@ -150,6 +165,7 @@ impl AppConfig {
             Self::ConvolutionalNetwork(config) => config.data.is_per_data_center(),
             Self::LogisticRegression(config) => config.data.is_per_data_center(),
             Self::TopicModel(config) => config.data.as_data().is_per_data_center(),
+            Self::External(_) => false,
         }
     }
 
@@ -168,6 +184,7 @@ impl AppConfig {
             Self::ConvolutionalNetwork(_) => Self::KINDS[3],
             Self::LogisticRegression(_) => Self::KINDS[4],
             Self::TopicModel(_) => Self::KINDS[5],
+            Self::External(_) => Self::KINDS[6],
         }
     }
 }
@@ -179,8 +196,13 @@ mod tests {
     #[test]
     fn every_kind_is_written_and_read_back() {
         for &kind in AppConfig::KINDS {
-            let learns = if kind == "topic-model" { "alpha" } else { "learning_rate" };
-            let some = format!("data.path = \"some/file\"\ndata.skew = 0.5\n{learns} = 0.125");
+            let some = match kind {
+                "external" => "settings = { depth = 3, name = \"some\" }".to_owned(),
+                _ => {
+                    let learns = if kind == "topic-model" { "alpha" } else { "learning_rate" };
+                    format!("data.path = \"some/file\"\ndata.skew = 0.5\n{learns} = 0.125")
+                }
+            };
             for keys in ["", &some] {
                 let config = read(kind, keys).expect("good keys");
                 assert_eq!(config.kind(), kind);

@@ -24,6 +24,9 @@ const ADDRESSES: [&str; 8] = [
 const DATA: [&str; 4] =
     ["--set", "app.data.source=movielens", "--set", "app.data.path=/data/{dc}/ratings.csv"];
 
+const OBJECTS: [&str; 4] =
+    ["--set", "app.data.source=movielens", "--set", "app.data.path=s3://ratings/{dc}/"];
+
 /// The faults of all data centers of a deployment.
 fn faults(bench: &Bench, out: &str, data: Option<&str>) -> Vec<String> {
     let mut faults = Vec::new();
@@ -51,6 +54,24 @@ fn every_address_port_secret_and_volume_leads_to_something() {
     // Clusters of their own are not applied together.
     assert!(bench.path("together/kustomization.yaml").exists());
     assert!(!bench.path("apart/kustomization.yaml").exists());
+}
+
+#[test]
+fn credentials_of_object_storage_come_from_a_secret() {
+    let bench = Bench::new();
+    bench.deploy("kubernetes", "objects", &OBJECTS);
+    bench.deploy("kubernetes", "files", &DATA);
+    assert_eq!(faults(&bench, "objects", None), [""; 0], "nothing is mounted");
+    for (out, secret) in [("objects", Some("gaia-three-credentials")), ("files", None)] {
+        for job in Manifests::read(&bench.path(out).join("virginia")).jobs() {
+            let container = &job["spec"]["template"]["spec"]["containers"][0];
+            let found = &container["envFrom"][0]["secretRef"];
+            assert_eq!(found["name"].as_str(), secret, "{found}");
+            assert_eq!(found["optional"].as_bool(), secret.map(|_| true));
+        }
+        let readme = fs::read_to_string(bench.path(out).join("README.md")).unwrap();
+        assert_eq!(readme.contains("gaia-three-credentials"), secret.is_some());
+    }
 }
 
 #[test]
@@ -167,13 +188,14 @@ fn the_published_schemas_take_every_manifest() {
     let bench = Bench::new();
     bench.deploy("kubernetes", "together", &[]);
     bench.deploy("kubernetes", "apart", &[&ADDRESSES[..], &DATA].concat());
+    bench.deploy("kubernetes", "objects", &OBJECTS);
 
     let is_valid = |path: &Path| {
         let output = bench.command(validator).args(["--strict", "--quiet"]).arg(path).output();
         let output = output.unwrap();
         (output.status.success(), said(&output) + &String::from_utf8_lossy(&output.stdout))
     };
-    for out in ["together", "apart"] {
+    for out in ["together", "apart", "objects"] {
         for (dc, _) in PROCESSES {
             for name in ["services.yaml", "claims.yaml", "jobs.yaml"] {
                 let path = bench.path(out).join(dc).join(name);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::DataError;
+use crate::formats::data_file::DataFile;
 use crate::homes::home::{Home, homes};
 use crate::homes::inventory::{Inventory, files_in};
 use crate::homes::summary::{DataShape, DataSummary, Part};
@@ -50,6 +51,8 @@ pub struct PlaceOfData {
     pub name: String,
     /// The files. None of generated data.
     pub files: Vec<PathBuf>,
+    /// Their bytes in all.
+    pub bytes: u64,
     /// Examples that train.
     pub train: u64,
     /// Examples that are held out.
@@ -178,7 +181,9 @@ impl OwnData {
         let homes = self.homes[self.own.clone()].iter().zip(&self.files);
         let place = |((home, files), summary): ((&DataHome, &Vec<PathBuf>), DataSummary)| {
             let DataSummary { train, test, digest, .. } = summary;
-            PlaceOfData { name: home.name.clone(), files: files.clone(), train, test, digest }
+            let sizes = files.iter().map(|file| DataFile::open(file).map_or(0, |file| file.size()));
+            let (name, files, bytes) = (home.name.clone(), files.clone(), sizes.sum());
+            PlaceOfData { name, files, bytes, train, test, digest }
         };
         homes.zip(self.summaries()).map(place).collect()
     }

@@ -123,10 +123,11 @@ fn resolve_keys(sources: &Sources, table: &mut Node, is_path: impl Fn(&str) -> b
     }
 }
 
-/// Makes a path absolute, if it is one.
+/// Makes a path absolute, if it is one and not the URL of an object.
 fn make_absolute(sources: &Sources, node: &mut Node) {
     let Home::Directory(home) = sources.home(node.span.source) else { return };
     if let Value::String(path) = &mut node.value
+        && !path.contains("://")
         && let Ok(absolute) = std::path::absolute(home.join(path.as_str()))
     {
         *path = tidy(&absolute).to_string_lossy().into_owned();

@@ -3,10 +3,10 @@
 //! A batch is one record per image: a byte for the class, then the red, the green and the blue plane, row by row.
 
 use std::collections::BTreeMap;
-use std::fs::read_dir;
 use std::path::{Path, PathBuf};
 
 use crate::error::{DataError, FilePosition};
+use crate::formats::data_file::{entries, is_file, is_folder};
 use crate::formats::source::Source;
 use gaia_ml::examples::{DenseExamples, Features, Shape};
 
@@ -29,10 +29,10 @@ pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
 
 fn find_test(folder: &Path) -> Result<PathBuf, DataError> {
     let [plain, packed] = ["test_batch.bin", "test_batch.bin.gz"].map(|name| folder.join(name));
-    if plain.is_file() {
+    if is_file(&plain)? {
         return Ok(plain);
     }
-    if packed.is_file() {
+    if is_file(&packed)? {
         return Ok(packed);
     }
     let expected = "it, or the same with .gz";
@@ -41,15 +41,13 @@ fn find_test(folder: &Path) -> Result<PathBuf, DataError> {
 
 /// The training batches by their number. Of a batch that is there plain and compressed, the plain one is read.
 fn find(folder: &Path) -> Result<BTreeMap<u32, PathBuf>, DataError> {
-    if !folder.is_dir() {
+    if !is_folder(folder) {
         let expected = "a folder of CIFAR-10 batches";
         return Err(DataError::broken(folder, FilePosition::Whole, "no folder", expected));
     }
 
-    let unreadable = |reason| DataError::Unreadable { file: folder.into(), reason };
     let mut batches = BTreeMap::new();
-    for entry in read_dir(folder).map_err(unreadable)? {
-        let file = entry.map_err(unreadable)?.path();
+    for file in entries(folder)? {
         let name = file.file_name().and_then(|name| name.to_str()).unwrap_or("");
         let plain = name.strip_suffix(".gz").unwrap_or(name);
         let number = plain.strip_prefix("data_batch_").and_then(|name| name.strip_suffix(".bin"));

@@ -1,6 +1,6 @@
 //! Which files or folders a path of the run file names.
 //!
-//! A path that exists is meant as it is. Otherwise it may be a pattern: `*` and `?` stand for any characters of a name and
+//! A URL names objects by the rules of [`gaia_storage`]. Another path that exists is meant as it is. Otherwise it may be a pattern: `*` and `?` stand for any characters of a name and
 //! for one, `[…]` for one of several, `**` for folders at any depth. Names that begin with `.` or `_` are not data: hidden
 //! files, and the markers and temporary files that other programs leave in folders of parts.
 //!
@@ -9,6 +9,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{DataError, FilePosition};
+use crate::formats::data_file::entries;
+use gaia_storage::{is_url, objects};
 
 /// The data files that a path names: itself, the files in it if it is a folder (not those of its subfolders), or the files
 /// that match it as a pattern. At least one.
@@ -16,8 +18,11 @@ use crate::error::{DataError, FilePosition};
 /// # Errors
 /// [`DataError::Unreadable`] where a folder cannot be read, [`DataError::Broken`] where there is no file.
 pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, DataError> {
+    if is_url(path) {
+        return objects_of(path);
+    }
     if path.is_dir() {
-        let files = entries(path)?.into_iter().filter(|entry| !entry.is_dir()).collect();
+        let files = data_in(path)?.into_iter().filter(|entry| !entry.is_dir()).collect();
         return at_least_one(path, files, "a folder without files", "at least one data file in it");
     }
     match pattern(path)? {
@@ -34,6 +39,14 @@ pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, DataError> {
 /// # Errors
 /// As [`files_of`], of folders.
 pub(crate) fn folders_of(path: &Path) -> Result<Vec<PathBuf>, DataError> {
+    if is_url(path) {
+        let is_pattern = path.to_str().is_some_and(|text| text.contains(['*', '?', '[']));
+        let (found, expected) = ("a pattern of folders", "one folder in object storage");
+        return match is_pattern {
+            true => Err(DataError::broken(path, FilePosition::Whole, found, expected)),
+            false => Ok(vec![path.to_owned()]),
+        };
+    }
     match pattern(path)? {
         None => Ok(vec![path.to_owned()]),
         Some(matching) => {
@@ -48,18 +61,22 @@ pub(crate) fn folders_of(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     }
 }
 
-/// What is in a folder and can be data, by name.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let unreadable = |reason| DataError::Unreadable { file: folder.into(), reason };
-    let mut entries = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if can_be_data(&path) {
-            entries.push(path);
-        }
+/// The objects that a URL names. At least one.
+fn objects_of(url: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let found =
+        objects(url).map_err(|reason| DataError::Unreadable { file: url.into(), reason })?;
+    if found == [url] {
+        return Ok(found);
     }
-    entries.sort_unstable();
-    Ok(entries)
+    let found = found.into_iter().filter(|object| can_be_data(object)).collect();
+    at_least_one(url, found, "no object there", "a folder or a pattern of at least one object")
+}
+
+/// What is in a folder and can be data, by name.
+fn data_in(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let mut found = entries(folder)?;
+    found.retain(|path| can_be_data(path));
+    Ok(found)
 }
 
 /// What matches a path as a pattern and can be data, by name. `None` where the path exists or is no pattern.

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{DataError, FilePosition};
+use crate::formats::data_file::{is_file, is_folder};
 use crate::formats::source::Source;
 use gaia_ml::examples::{DenseExamples, Features, Shape};
 
@@ -15,7 +16,7 @@ use gaia_ml::examples::{DenseExamples, Features, Shape};
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
 /// large.
 pub fn read_idx(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataError> {
-    if !folder.is_dir() {
+    if !is_folder(folder) {
         let expected = "a folder of four IDX files";
         return Err(DataError::broken(folder, FilePosition::Whole, "no folder", expected));
     }
@@ -123,7 +124,7 @@ fn find(folder: &Path, set: &str, member: Member) -> Result<PathBuf, DataError> 
     for separator in ['-', '.'] {
         for ending in ["", ".gz"] {
             let file = folder.join(format!("{set}-{name}{separator}idx{dimensions}-ubyte{ending}"));
-            if file.is_file() {
+            if is_file(&file)? {
                 return Ok(file);
             }
         }

@@ -1,8 +1,10 @@
 //! libsvm files: `label index:value index:value …` a row, indexes from 1 and ascending.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::error::{DataError, FilePosition, shown};
+use crate::formats::data_file::is_file;
 use crate::formats::files::files_of;
 use crate::formats::source::{Source, width_max};
 use gaia_ml::examples::SparseExamples;
@@ -33,7 +35,9 @@ pub(crate) fn files(path: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), DataErr
     // A file that the path names itself is a training file, whatever its name.
     let (mut tests, files): (Vec<PathBuf>, Vec<PathBuf>) =
         files_of(path)?.into_iter().partition(|file| file != path && is_test_file(file));
-    tests.extend(files.iter().filter_map(|file| test_file(file)));
+    for file in &files {
+        tests.extend(test_file(file)?);
+    }
     tests.sort_unstable();
     tests.dedup();
     Ok((files, tests))
@@ -167,13 +171,16 @@ fn is_test_file(file: &Path) -> bool {
 }
 
 /// The test file beside a training file: `NAME.t`, whether or not either is compressed.
-fn test_file(file: &Path) -> Option<PathBuf> {
-    let name = file.file_name()?.to_str()?;
+fn test_file(file: &Path) -> Result<Option<PathBuf>, DataError> {
+    let Some(name) = file.file_name().and_then(OsStr::to_str) else { return Ok(None) };
     let plain = name.strip_suffix(".gz").unwrap_or(name);
-    [format!("{plain}.t"), format!("{plain}.t.gz")]
-        .into_iter()
-        .map(|name| file.with_file_name(name))
-        .find(|file| file.is_file())
+    for name in [format!("{plain}.t"), format!("{plain}.t.gz")] {
+        let test = file.with_file_name(name);
+        if is_file(&test)? {
+            return Ok(Some(test));
+        }
+    }
+    Ok(None)
 }
 
 /// The highest index: one parameter each.

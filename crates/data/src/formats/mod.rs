@@ -4,6 +4,7 @@
 
 pub(crate) mod cifar;
 pub(crate) mod class_names;
+pub(crate) mod data_file;
 pub(crate) mod dense_tables;
 pub(crate) mod docword;
 pub(crate) mod example_tables;

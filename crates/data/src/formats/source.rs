@@ -6,7 +6,6 @@
 //! photographs expand 3 to 15 times. A file that expands more must be decompressed by the user.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -14,6 +13,7 @@ use std::rc::Rc;
 use flate2::bufread::MultiGzDecoder;
 
 use crate::error::{DataError, FilePosition, shown};
+use crate::formats::data_file::DataFile;
 
 /// A data file, decompressed while it is read.
 pub(crate) struct Source<'a> {
@@ -26,21 +26,8 @@ pub(crate) struct Source<'a> {
 
 impl Source<'static> {
     pub(crate) fn open(file: &Path) -> Result<Self, DataError> {
-        check_is_file(file)?;
-        let unreadable = |reason| DataError::Unreadable { file: file.into(), reason };
-        Self::new(file, File::open(file).map_err(unreadable)?)
+        Self::new(file, DataFile::open(file)?)
     }
-}
-
-/// Checks, before it is opened, that a path names a file: a pipe without a writer would block.
-pub(crate) fn check_is_file(path: &Path) -> Result<(), DataError> {
-    let unreadable = |reason| DataError::Unreadable { file: path.into(), reason };
-    let metadata = std::fs::metadata(path).map_err(unreadable)?;
-    if metadata.is_file() {
-        return Ok(());
-    }
-    let found = if metadata.is_dir() { "a folder" } else { "a pipe, socket or device" };
-    Err(DataError::broken(path, FilePosition::Whole, found, "a file"))
 }
 
 impl<'a> Source<'a> {

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use gaia_config::Plan;
 use gaia_core::topology::{Address, Deployment};
+use gaia_storage::is_url;
 
 use crate::template::fill;
 use crate::{DeployError, DeployedFile, Process, Site, sites};
@@ -42,6 +43,8 @@ struct View<'p> {
     /// The folder at which the claim for data is mounted, and the name of the claim.
     data: Option<&'p str>,
     claim: &'p str,
+    /// The secret with credentials of object storage, where data is there.
+    credentials: Option<&'p str>,
     /// The oldest compiler that builds the program.
     rust: &'static str,
     sites: Vec<SiteView<'p>>,
@@ -76,7 +79,10 @@ pub fn kubernetes(
 ) -> Result<Vec<DeployedFile>, DeployError> {
     let sites = sites(plan)?;
     let names = Names::new(plan, &sites)?;
-    let data = data_folder(&data_paths(plan))?;
+    let (objects, files): (Vec<_>, Vec<_>) =
+        data_paths(plan).into_iter().partition(|path| is_url(path));
+    let data = data_folder(&files)?;
+    let credentials = (!objects.is_empty()).then(|| names.credentials());
     let claim = names.data_claim();
     let exposes = |site: &Site| site.processes.iter().any(|process| process.named.is_some());
     let together = !sites.iter().any(exposes);
@@ -87,6 +93,7 @@ pub fn kubernetes(
         image: &options.image,
         data: data.as_deref(),
         claim: &claim,
+        credentials: credentials.as_deref(),
         rust: env!("CARGO_PKG_RUST_VERSION"),
         sites: sites.iter().map(|site| SiteView::new(site, &names)).collect(),
         together,
@@ -108,6 +115,7 @@ pub fn kubernetes(
             image: &options.image,
             storage: &options.storage,
             data: data.as_deref(),
+            reads_objects: credentials.is_some(),
         };
         let folder = site.name.as_str();
         let own = OwnView { all: &view, site: own };

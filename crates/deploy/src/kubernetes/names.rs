@@ -72,6 +72,11 @@ impl Names {
         format!("{}-run", self.service(dc))
     }
 
+    /// The secret with the credentials of object storage, which the operator makes.
+    pub(super) fn credentials(&self) -> String {
+        format!("{}-credentials", self.run)
+    }
+
     /// The claim for data, which the operator makes.
     pub(super) fn data_claim(&self) -> String {
         format!("{}-data", self.run)

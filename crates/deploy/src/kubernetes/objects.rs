@@ -145,11 +145,26 @@ pub(super) struct Container {
     pub(super) name: &'static str,
     pub(super) image: String,
     pub(super) args: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) env_from: Option<[EnvFrom; 1]>,
     pub(super) ports: Vec<ContainerPort>,
     pub(super) liveness_probe: Probe,
     pub(super) readiness_probe: Probe,
     pub(super) security_context: ContainerSecurity,
     pub(super) volume_mounts: Vec<VolumeMount>,
+}
+
+/// Variables of the environment from a secret.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EnvFrom {
+    pub(super) secret_ref: SecretRef,
+}
+
+#[derive(Serialize)]
+pub(super) struct SecretRef {
+    pub(super) name: String,
+    pub(super) optional: bool,
 }
 
 #[derive(Serialize)]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::names::Names;
 use super::objects::{
-    Capabilities, ClaimResources, ClaimSpec, Container, ContainerPort, ContainerSecurity,
+    Capabilities, ClaimResources, ClaimSpec, Container, ContainerPort, ContainerSecurity, EnvFrom,
     ExitCodes, FailureRule, Generator, HttpGet, JobSpec, KeyToPath, Kustomization, Labels,
     Metadata, Object, PodCondition, PodFailurePolicy, PodSecurity, PodSpec, PodTemplate, Probe,
-    SeccompProfile, ServicePort, ServiceSpec, Volume, VolumeMount, VolumeSource, yaml,
+    SeccompProfile, SecretRef, ServicePort, ServiceSpec, Volume, VolumeMount, VolumeSource, yaml,
 };
 use super::port;
 use crate::{CERTIFICATES, Process, Site};
@@ -18,6 +18,8 @@ pub(super) struct SiteManifests<'p> {
     pub(super) names: &'p Names,
     pub(super) image: &'p str,
     pub(super) storage: &'p str,
+    /// Whether data is in object storage.
+    pub(super) reads_objects: bool,
     /// Where the claim for data is mounted.
     pub(super) data: Option<&'p str>,
 }
@@ -197,6 +199,11 @@ impl SiteManifests<'_> {
             name: CONTAINER,
             image: self.image.to_owned(),
             args: arguments(process),
+            env_from: self.reads_objects.then(|| {
+                // A machine may have a role of its own.
+                let secret_ref = SecretRef { name: self.names.credentials(), optional: true };
+                [EnvFrom { secret_ref }]
+            }),
             ports,
             liveness_probe: probe("/healthz", 6),
             readiness_probe: probe("/readyz", 1),

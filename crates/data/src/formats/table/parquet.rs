@@ -2,7 +2,6 @@
 //!
 //! Files of other people are decoded by a library that may panic on some of them. Panics end where they begin, as errors.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,14 +20,12 @@ use super::guarded::guarded;
 use super::pages::{Allowance, Found};
 use super::{ColumnInfo, Rows, Table, batch_rows};
 use crate::error::{DataError, FilePosition};
-use crate::formats::source::check_is_file;
+use crate::formats::data_file::DataFile;
 
 /// A file whose metadata has been read.
 pub(super) struct ParquetTable {
     path: PathBuf,
-    file: File,
-    /// How long the file is.
-    bytes: u64,
+    file: DataFile,
     metadata: ArrowReaderMetadata,
 }
 
@@ -46,18 +43,9 @@ struct Reading {
     rows: u64,
 }
 
-/// Opens a file for reading by ranges of bytes, and says how long it is.
-fn open(path: &Path) -> Result<(File, u64), DataError> {
-    let unreadable = |reason| DataError::Unreadable { file: path.into(), reason };
-    check_is_file(path)?;
-    let file = File::open(path).map_err(unreadable)?;
-    let length = file.metadata().map_err(unreadable)?.len();
-    Ok((file, length))
-}
-
 impl ParquetTable {
     pub(super) fn open(path: &Path) -> Result<Table, DataError> {
-        let (file, bytes) = open(path)?;
+        let file = DataFile::open(path)?;
         let metadata =
             guarded(|| read_metadata(&file)).map_err(|found| undecodable(path, found))?;
 
@@ -68,7 +56,7 @@ impl ParquetTable {
         };
         let columns = metadata.schema().fields().iter().map(column).collect();
         let is_empty = metadata.metadata().row_groups().iter().all(|group| group.num_rows() == 0);
-        let table = Self { path: path.into(), file, bytes, metadata };
+        let table = Self { path: path.into(), file, metadata };
         let rows = if is_empty { Rows::None } else { Rows::Parquet(Box::new(table)) };
         Ok(Table { file: path.into(), columns, rows })
     }
@@ -94,7 +82,7 @@ impl ParquetTable {
         let mut reading = Reading {
             order: places.iter().map(in_batch).collect(),
             columns,
-            allowance: Allowance::of_file(self.bytes),
+            allowance: Allowance::of_file(self.file.size()),
             table: self,
             requests,
             next_group: 0,
@@ -145,7 +133,7 @@ impl Reading {
         })?;
 
         let file = file
-            .try_clone()
+            .starting_at(0)
             .map_err(|reason| DataError::Unreadable { file: path.clone(), reason })?;
         let build = || {
             ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
@@ -177,7 +165,7 @@ impl Reading {
 }
 
 /// Reads the schema and where everything lies. Text is read as views, so that a value that is repeated is not copied.
-fn read_metadata(file: &File) -> Result<ArrowReaderMetadata, ParquetError> {
+fn read_metadata(file: &DataFile) -> Result<ArrowReaderMetadata, ParquetError> {
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let metadata = ArrowReaderMetadata::load(file, options)?;
     let field = |field: &Arc<Field>| match field.data_type() {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use gaia::{
     Aggregation, Application, Clock, ComparisonPlan, Deltas, Direction, EvaluationSums, Metric,
-    Model, ModelLayout, RowSet, RunFile, Seed, Summary, TableLayout, Task, Unobserved, WeightedSum,
-    Work,
+    Model, ModelLayout, RowSet, RunFile, Seed, Summary, TableLayout, Task, TaskError, Unobserved,
+    WeightedSum, Work,
 };
 use rand_distr::{Distribution, StandardNormal};
 
@@ -87,7 +87,7 @@ impl Task for LeastSquares {
         RowSet::all(&self.layout)
     }
 
-    fn iterate(&mut self, _clock: Clock, model: &Model) -> (Deltas, Work) {
+    fn iterate(&mut self, _clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
         let mut deltas = Deltas::dense(&self.layout);
         for (error, (features, _)) in Self::errors(&self.examples, model).zip(self.examples.iter())
         {
@@ -95,7 +95,7 @@ impl Task for LeastSquares {
                 *delta -= LEARNING_RATE * error * x;
             }
         }
-        (deltas, Work { examples: self.examples.len() as u64, flops: 0.0 })
+        Ok((deltas, Work { examples: self.examples.len() as u64, flops: 0.0 }))
     }
 }
 

@@ -87,8 +87,8 @@ pub use gaia_config::{
     ConfigError, DriverKind, Override, Plan, RunFile, load_topology, topologies, topology_from_text,
 };
 pub use gaia_core::application::{
-    Aggregation, Application, Direction, Evaluation, EvaluationSums, Metric, Task, WeightedSum,
-    Work,
+    Aggregation, Application, Direction, Evaluation, EvaluationSums, Metric, Task, TaskError,
+    WeightedSum, Work,
 };
 pub use gaia_core::coordinator::{ChangeRule, StopRules};
 pub use gaia_core::significance::Significance;

@@ -115,7 +115,7 @@ fn a_worker_without_examples_changes_nothing() {
         let model = app.initial_model(SEED);
         let mut task = app.task(14, SEED);
         task.rows(Clock(0));
-        let (deltas, work) = task.iterate(Clock(0), &model);
+        let (deltas, work) = task.iterate(Clock(0), &model).unwrap();
         assert_eq!(deltas, Deltas::none(app.layout()), "{}", config.kind());
         assert_eq!(work.examples, 0);
         assert!(app.evaluate(&model).objective.is_finite());
@@ -149,7 +149,7 @@ fn a_task_reads_every_row_that_it_changes() {
         let mut task = app.task(1, SEED);
         for clock in 0..3 {
             let read = task.rows(Clock(clock));
-            let (deltas, _) = task.iterate(Clock(clock), &model);
+            let (deltas, _) = task.iterate(Clock(clock), &model).unwrap();
             let tables = read.tables.iter().zip(&deltas.tables);
             for (id, (read, changed)) in app.layout().table_ids().zip(tables) {
                 assert!(changed.rows.windows(2).all(|pair| pair[0] < pair[1]));
@@ -238,7 +238,7 @@ fn descend(app: &dyn Application, workers: usize, clocks: u64) -> Evaluation {
         let mut all = Vec::new();
         for task in &mut tasks {
             task.rows(Clock(clock));
-            all.push(task.iterate(Clock(clock), &model).0);
+            all.push(task.iterate(Clock(clock), &model).expect("deltas").0);
         }
         for deltas in &all {
             add(&mut model, deltas);

@@ -410,7 +410,7 @@ fn every_image_is_used_as_the_network_sees_it() {
         let config = AppConfig::deserialize(kind, keys).expect("good keys");
         let app = gaia_data::build(Some(&config), &homes(&[1, 1]), Seed(1)).expect("good files");
         let model = app.initial_model(Seed(1));
-        let (_, work) = app.task(0, Seed(1)).iterate(Clock(0), &model);
+        let (_, work) = app.task(0, Seed(1)).iterate(Clock(0), &model).unwrap();
         assert_eq!(work.examples, 3);
         assert!(app.evaluate(&model).objective.is_finite(), "{kind}");
     }
@@ -570,7 +570,7 @@ fn workers_train_on_the_ratings_of_their_own_data_center() {
             let rows = task.rows(Clock(clock));
             let TableRows::Listed(rows) = &rows.tables[0] else { panic!("rows of users") };
             assert!(rows.iter().all(|user| users.contains(user)), "{worker}: {rows:?}");
-            examples += task.iterate(Clock(clock), &model).1.examples;
+            examples += task.iterate(Clock(clock), &model).unwrap().1.examples;
         }
         visited.push(examples);
     }
@@ -867,7 +867,7 @@ fn first_step(app: &dyn Application, workers_per_dc: &[usize]) -> Vec<f32> {
     for worker in 0..workers_per_dc.iter().sum() {
         let mut task = app.task(worker, Seed(1));
         task.rows(Clock(0));
-        let (deltas, _) = task.iterate(Clock(0), &initial);
+        let (deltas, _) = task.iterate(Clock(0), &initial).expect("deltas");
         for ((id, table), sums) in layout.table_ids().zip(&deltas.tables).zip(&mut sums) {
             let width = layout.table(id).width;
             for (&row, change) in table.rows.iter().zip(table.values.chunks(width)) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use clusters::{app_of, plan, triangle, two_groups};
 use gaia_config::DriverKind;
-use gaia_core::application::{Application, EvaluationSums, Metric, Task, Work};
+use gaia_core::application::{Application, EvaluationSums, Metric, Task, TaskError, Work};
 use gaia_core::sync::{AspConfig, BspConfig, OverlayKind, RemoteSync, ValueFormat};
 use gaia_core::topology::Topology;
 use gaia_core::types::{
@@ -90,12 +90,12 @@ impl Task for SpoilingTask {
         self.inner.rows(clock)
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
-        let (mut deltas, work) = self.inner.iterate(clock, model);
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
+        let (mut deltas, work) = self.inner.iterate(clock, model)?;
         if let Some(value) = self.value.filter(|_| clock == Clock(7)) {
             deltas.tables[0].values[0] = value;
         }
-        (deltas, work)
+        Ok((deltas, work))
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use clusters::{app_of, plan, triangle, two_groups};
 use gaia_config::{ComputeModel, DriverKind, Plan};
-use gaia_core::application::{Application, EvaluationSums, Metric, Task, Work};
+use gaia_core::application::{Application, EvaluationSums, Metric, Task, TaskError, Work};
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{AspConfig, LocalSync, OverlayKind, RemoteSync, SspConfig, ValueFormat};
 use gaia_core::types::{
@@ -177,6 +177,21 @@ fn an_iteration_that_panics_fails_the_run_with_its_message() {
     }
 }
 
+/// In every driver of one process.
+#[test]
+fn a_task_that_cannot_go_on_ends_the_run_with_its_reason() {
+    for driver in [DriverKind::Emulated, DriverKind::Simulated] {
+        let mut plan = plan(triangle(20.0, 10), RemoteSync::Asp(Default::default()));
+        plan.driver = driver;
+        let application = Arc::new(Spoilt { fails_at: Some(Clock(3)), ..Spoilt::of(&plan) });
+        let application: Arc<dyn Application> = application;
+        let run = gaia_driver::run(&plan, &application, &mut Watch::default());
+        let error = run.expect_err("a failure");
+        assert!(matches!(error, RunError::Task { .. }), "{error}");
+        assert_eq!(error.to_string(), "dc1/worker0: the data is gone");
+    }
+}
+
 #[test]
 fn an_evaluation_that_panics_fails_the_run_with_its_message() {
     let plan = plan(triangle(20.0, 10), RemoteSync::Asp(Default::default()));
@@ -292,17 +307,21 @@ struct Spoilt {
     judge_panics: bool,
     /// The clock at which the third worker of the run panics.
     panics_at: Option<Clock>,
+    /// The clock at which it cannot go on.
+    fails_at: Option<Clock>,
 }
 
 struct SpoiltTask {
     sound: Box<dyn Task>,
     panics_at: Option<Clock>,
+    fails_at: Option<Clock>,
 }
 
 impl Spoilt {
     fn of(plan: &Plan) -> Self {
         let sound = app_of(plan);
-        Self { sound, evaluation: Duration::ZERO, judge_panics: false, panics_at: None }
+        let (panics_at, fails_at) = (None, None);
+        Self { sound, evaluation: Duration::ZERO, judge_panics: false, panics_at, fails_at }
     }
 }
 
@@ -316,8 +335,9 @@ impl Application for Spoilt {
     }
 
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
-        let panics_at = self.panics_at.filter(|_| worker == 2);
-        Box::new(SpoiltTask { sound: self.sound.task(worker, seed), panics_at })
+        let [panics_at, fails_at] =
+            [self.panics_at, self.fails_at].map(|at| at.filter(|_| worker == 2));
+        Box::new(SpoiltTask { sound: self.sound.task(worker, seed), panics_at, fails_at })
     }
 
     fn workers(&self) -> usize {
@@ -352,8 +372,11 @@ impl Task for SpoiltTask {
         self.sound.rows(clock)
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
         assert!(self.panics_at != Some(clock), "the data is spoilt");
+        if self.fails_at == Some(clock) {
+            return Err(TaskError::new("the data is gone"));
+        }
         self.sound.iterate(clock, model)
     }
 

@@ -121,7 +121,7 @@ fn a_model_as_wrong_as_a_stale_copy_can_be_is_sampled_and_judged() {
         let mut task = app.task(0, SEED);
         for at in 0..8 {
             task.rows(Clock(at));
-            let (deltas, work) = task.iterate(Clock(at), &model);
+            let (deltas, work) = task.iterate(Clock(at), &model).unwrap();
             assert!(work.flops.is_finite());
             for row in deltas.tables.iter().flat_map(|table| table.values.chunks(10)) {
                 assert!(row.iter().all(|change| change.fract() == 0.0));
@@ -477,7 +477,7 @@ fn clock(tasks: &mut [Box<dyn Task>], model: &mut Model, clock: u64) {
         .map(|task| {
             let read = task.rows(Clock(clock));
             assert!(read.tables.iter().all(|rows| matches!(rows, TableRows::Listed(_))));
-            task.iterate(Clock(clock), model).0
+            task.iterate(Clock(clock), model).expect("deltas").0
         })
         .collect();
     for deltas in &all {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gaia_core::application::{Task, Work};
+use gaia_core::application::{Task, TaskError, Work};
 use gaia_core::node::{RowsRead, WorkerMessage};
 use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};
 use gaia_core::types::{
@@ -19,8 +19,8 @@ impl Task for Idler {
         RowSet::all(&self.0)
     }
 
-    fn iterate(&mut self, _clock: Clock, _model: &Model) -> (Deltas, Work) {
-        (Deltas::none(&self.0), Work::default())
+    fn iterate(&mut self, _clock: Clock, _model: &Model) -> Result<(Deltas, Work), TaskError> {
+        Ok((Deltas::none(&self.0), Work::default()))
     }
 }
 
@@ -80,7 +80,7 @@ fn answer(worker: &mut RecoverableWorker, from: ShardId, clock: u64) {
 
 fn compute(worker: &mut RecoverableWorker) {
     let mut computing = worker.poll_compute().unwrap();
-    computing.compute();
+    computing.compute().unwrap();
     worker.handle_ran(computing);
     worker.handle_computed();
 }

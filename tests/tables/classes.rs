@@ -88,7 +88,7 @@ fn a_class_that_a_data_center_lacks_has_the_same_number_everywhere() {
     for worker in 0..2 {
         let mut task = app.task(worker, Seed(1));
         task.rows(Clock(0));
-        let (deltas, _) = task.iterate(Clock(0), &model);
+        let (deltas, _) = task.iterate(Clock(0), &model).unwrap();
         let biases = &deltas.tables.last().unwrap().values;
         grown.push(biases.iter().map(|bias| *bias > 0.0).collect::<Vec<_>>());
     }

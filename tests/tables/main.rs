@@ -39,7 +39,7 @@ fn trained(application: &dyn Application, clocks: u64) -> Vec<f32> {
     for clock in 0..clocks {
         for task in &mut tasks {
             task.rows(Clock(clock));
-            let (deltas, _) = task.iterate(Clock(clock), &model);
+            let (deltas, _) = task.iterate(Clock(clock), &model).unwrap();
             for (id, table) in application.layout().table_ids().zip(&deltas.tables) {
                 let width = application.layout().table(id).width;
                 for (row, change) in table.rows.iter().zip(table.values.chunks(width)) {

@@ -31,7 +31,7 @@ use self::cluster::Blueprint;
 use self::trained::Figures;
 use gaia_checkpoint::{CheckpointError, Keeper};
 use gaia_config::{DriverKind, LostWorkers, Plan};
-use gaia_core::application::{Application, Attachment};
+use gaia_core::application::{Application, Attachment, TaskError};
 use gaia_core::server::PeerError;
 use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
@@ -136,6 +136,14 @@ pub enum RunError {
     /// The operating system refused threads.
     #[error("cannot create threads for the run: {0}")]
     Runtime(std::io::Error),
+    /// The task of a worker cannot go on.
+    #[error("{worker}: {reason}")]
+    Task {
+        /// The name of the worker.
+        worker: String,
+        /// The reason of the application.
+        reason: TaskError,
+    },
     /// A part of the run panicked, such as an application's task.
     #[error("{part} panicked: {message}")]
     Panicked {

@@ -3,6 +3,7 @@
 mod attachment;
 mod evaluation;
 mod names;
+mod task_error;
 
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, Range};
@@ -15,6 +16,7 @@ use crate::types::{
 pub use attachment::Attachment;
 pub use evaluation::{Aggregation, Direction, Evaluation, EvaluationSums, Metric, WeightedSum};
 pub use names::{Name, Names};
+pub use task_error::TaskError;
 
 /// One machine-learning application over data that is already split among workers.
 ///
@@ -104,7 +106,11 @@ pub trait Task: Send {
     /// `model` holds fresh values of the rows that [`Task::rows`] named. Other rows may be stale or zero. The deltas
     /// are added to the model as they are, so they include the sign and the learning rate. They must fit the layout
     /// ([`Deltas::fits`]).
-    fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work);
+    ///
+    /// # Errors
+    /// Where the task cannot go on: its data is gone, or what it calls has failed. The run then ends with this error and the
+    /// name of the worker, and the task is not used again.
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError>;
 
     /// The mean loss of a complete, fresh copy over at most `examples` examples of this worker, and the work done.
     ///

@@ -34,6 +34,14 @@ pub enum RecoveryError {
         /// Why it cannot follow.
         problem: String,
     },
+    /// The task cannot repeat an iteration.
+    #[error("the iteration before entry {number} of the log cannot be repeated: {reason}")]
+    Task {
+        /// The number of the replayed entry, from 1.
+        number: u64,
+        /// The reason of the task.
+        reason: String,
+    },
     /// The time of the entry is before that of an earlier entry.
     #[error("entry {number} of the log has time {found}, expected at least {reached}")]
     Backwards {

@@ -4,6 +4,7 @@ use super::RecoveryError;
 use super::durable_worker::DurableWorker;
 use super::entry::{WorkerEntry, decode};
 use super::worker::RecoverableWorker;
+use crate::application::TaskError;
 use crate::types::{Persist, State};
 use crate::worker::Worker;
 
@@ -45,7 +46,7 @@ impl RecoveringWorker {
         self.durable.check(&entry).map_err(|problem| unfit(&problem))?;
 
         if entry.follows_iteration() {
-            self.compute();
+            self.compute()?;
         }
         // The messages are not sent here: servers that have not taken them receive them when they connect.
         drop(self.durable.apply(entry));
@@ -63,10 +64,13 @@ impl RecoveringWorker {
     }
 
     /// Runs the iteration, as a driver does with the worker that [`RecoverableWorker::poll_compute`] returns.
-    fn compute(&mut self) {
+    fn compute(&mut self) -> Result<(), RecoveryError> {
         let worker = self.durable.worker_mut();
-        worker.compute();
+        let failed = |error: TaskError| error.to_string();
+        let computed = worker.compute().map_err(failed);
+        computed.map_err(|reason| RecoveryError::Task { number: self.entries, reason })?;
         // The driver has reported the waits of reads when the iteration ran first.
         worker.take_held();
+        Ok(())
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::application::{Task, Work};
+use crate::application::{Task, TaskError, Work};
 use crate::node::{RowsRead, WorkerMessage};
 use crate::persist;
 use crate::store::{ShardDeltas, ShardRows};
@@ -181,18 +181,21 @@ impl Worker {
 
     /// Runs the iteration on the rows read and returns the work done. [`Self::handle_computed`] then sends the deltas.
     ///
+    /// # Errors
+    /// Where the task cannot go on. The worker must not be used then.
+    ///
     /// # Panics
     /// Unless the worker has output [`WorkerOutput::Compute`].
-    pub fn compute(&mut self) -> Work {
+    pub fn compute(&mut self) -> Result<Work, TaskError> {
         let State::Computing { deltas } = &mut self.state else {
             panic!("{} computes once it has read", self.id);
         };
-        let (computed, mut work) = self.task.iterate(self.clock, &self.model);
+        let (computed, mut work) = self.task.iterate(self.clock, &self.model)?;
         *deltas = Some(computed);
         if let Some(prober) = &mut self.prober {
             work += prober.measure(&*self.task);
         }
-        work
+        Ok(work)
     }
 
     /// Ends the iteration: outputs its deltas and begins the next iteration.

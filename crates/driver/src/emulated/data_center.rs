@@ -15,7 +15,7 @@ use tokio::time::{self, sleep_until};
 use crate::cost::CostModel;
 use crate::run_loop::NodeReport;
 use crate::{RunError, message_of};
-use gaia_core::application::Work;
+use gaia_core::application::{TaskError, Work};
 use gaia_core::link::quantum;
 use gaia_core::node::{Lane, ServerInput};
 use gaia_core::server::{Server, ServerOutput};
@@ -56,10 +56,10 @@ pub(super) struct Remains {
     pub(super) lan_bytes: u64,
 }
 
-/// An iteration that has run, or the message of its panic.
+/// An iteration that has run: what came of it, or the message of its panic.
 struct Computed {
     worker: Box<Worker>,
-    work: Result<Work, String>,
+    work: Result<Result<Work, TaskError>, String>,
     asked: time::Instant,
 }
 
@@ -196,6 +196,7 @@ impl DataCenter {
         let Computed { mut worker, work, asked } = computed;
         let id = worker.id();
         let work = work.map_err(|message| RunError::Panicked { part: id.to_string(), message })?;
+        let work = work.map_err(|reason| RunError::Task { worker: id.to_string(), reason })?;
         let number = self.first_worker + usize::from(id.index);
         if let Some(last) = self.stop {
             worker.handle_stop(last);

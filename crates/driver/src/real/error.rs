@@ -1,5 +1,6 @@
 //! The errors of a run over real processes, and the faults of a link.
 
+use gaia_core::application::TaskError;
 use std::io;
 use std::path::PathBuf;
 
@@ -167,6 +168,14 @@ pub enum RealError {
     /// A connection between data centers failed.
     #[error(transparent)]
     Transport(#[from] TransportError),
+    /// The task of a worker cannot go on.
+    #[error("{worker}: {reason}")]
+    Task {
+        /// The name of the worker.
+        worker: String,
+        /// The reason of the application.
+        reason: TaskError,
+    },
     /// A part of this process panicked.
     #[error("{part} panicked: {message}")]
     Panicked {

@@ -93,6 +93,9 @@ pub(super) fn run(
         };
         simulation.now = at;
         simulation.handle(event)?;
+        if let Some(failed) = simulation.failed.take() {
+            return Err(failed);
+        }
         if !ends && interrupted.is_set() {
             ends = true;
             simulation.interrupt();
@@ -130,6 +133,8 @@ struct Simulation<'a> {
     timeouts: Vec<Option<Instant>>,
     data_centers: usize,
     finished: bool,
+    /// Why the run cannot go on.
+    failed: Option<RunError>,
     application: &'a Arc<dyn Application>,
 }
 
@@ -151,6 +156,7 @@ impl<'a> Simulation<'a> {
             timeouts: vec![None; cluster.servers.len()],
             data_centers: plan.topology.data_centers.len(),
             finished: false,
+            failed: None,
             cluster,
             application,
         }
@@ -326,9 +332,16 @@ impl<'a> Simulation<'a> {
                 WorkerOutput::Compute => {
                     let held = self.cluster.workers[index].take_held();
                     self.report(NodeReport::Held { dc: worker.dc, held });
-                    let work = self.cluster.workers[index].compute();
-                    let time = self.cost.time(worker, index, work);
-                    self.events.push(self.now + time, Event::Computed { worker });
+                    match self.cluster.workers[index].compute() {
+                        Ok(work) => {
+                            let time = self.cost.time(worker, index, work);
+                            self.events.push(self.now + time, Event::Computed { worker });
+                        }
+                        Err(reason) => {
+                            let worker = worker.to_string();
+                            self.failed.get_or_insert(RunError::Task { worker, reason });
+                        }
+                    }
                 }
                 WorkerOutput::Stopped { clock } => {
                     self.report(NodeReport::Stopped { worker, clock });

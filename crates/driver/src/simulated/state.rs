@@ -82,6 +82,7 @@ persist! {
                 timeouts,
                 data_centers,
                 finished: _,
+                failed: _,
                 application: _,
             },
             walk,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rand_core::Rng;
 
 use gaia_core::application::{
-    Aggregation, Application, Direction, EvaluationSums, Metric, Task, Work,
+    Aggregation, Application, Direction, EvaluationSums, Metric, Task, TaskError, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, Random, Restorer, RowSet, Saved, Saver, Seed, StateError,
@@ -91,7 +91,7 @@ impl Task for Counter {
         RowSet { tables: vec![TableRows::listed(self.rows.clone())] }
     }
 
-    fn iterate(&mut self, _clock: Clock, _model: &Model) -> (Deltas, Work) {
+    fn iterate(&mut self, _clock: Clock, _model: &Model) -> Result<(Deltas, Work), TaskError> {
         let mut deltas = Deltas::none(&self.layout);
         let width = self.layout.tables()[0].width;
         for row in &self.rows {
@@ -102,7 +102,7 @@ impl Task for Counter {
                 deltas.tables[0].values.extend(values);
             }
         }
-        (deltas, Work { examples: 1, flops: 1.0 })
+        Ok((deltas, Work { examples: 1, flops: 1.0 }))
     }
 
     fn save(&self, walk: &mut Saver<'_>) -> Saved {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::cluster::application::Counting;
 use gaia_config::Plan;
-use gaia_core::application::{Application, EvaluationSums, Metric, Task, Work};
+use gaia_core::application::{Application, EvaluationSums, Metric, Task, TaskError, Work};
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError, WorkerId,
 };
@@ -55,7 +55,7 @@ impl Watched {
             let mut task = self.task(worker, plan.seed.child("tasks").nth(worker));
             for clock in (0..until.0).map(Clock) {
                 task.rows(clock);
-                let deltas = &task.iterate(clock, &model).0.tables[0];
+                let deltas = &task.iterate(clock, &model).expect("it counts").0.tables[0];
                 for (row, values) in deltas.rows.iter().zip(deltas.values.chunks(width)) {
                     let places = total[*row as usize * width..].iter_mut();
                     places.zip(values).for_each(|(sum, value)| *sum += f64::from(*value));
@@ -116,7 +116,7 @@ impl Task for WatchedTask {
         self.task.rows(clock)
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
         self.worked.lock().unwrap().insert(self.worker);
         self.task.iterate(clock, model)
     }

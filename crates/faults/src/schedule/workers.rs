@@ -36,7 +36,7 @@ impl Schedule<'_> {
         let node = self.nodes.worker_mut(id);
 
         if let Some(mut worker) = node.machine.poll_compute() {
-            let work = worker.compute();
+            let work = worker.compute().expect("tasks of the simulator do not fail");
             worker.take_held();
             node.machine.handle_ran(worker);
             let time = self.cost.time(id, number, work).mul_f64(slowdown);

@@ -22,7 +22,7 @@ use crate::examples::SparseExamples;
 use crate::kernels::vector::softplus;
 use gaia_core::application::{
     Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Names, Task,
-    WeightedSum, Work,
+    TaskError, WeightedSum, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -245,14 +245,14 @@ impl Task for SparseDescent {
         RowSet { tables: vec![TableRows::listed(self.rows.clone()), TableRows::All] }
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
         self.prepare(clock);
 
         let shared = &self.shared;
         let train = &shared.examples.train;
         let batch = self.visits.batch(clock);
         if batch.is_empty() {
-            return (Deltas::none(&shared.layout), Work::default());
+            return Ok((Deltas::none(&shared.layout), Work::default()));
         }
 
         let regularization = shared.config.regularization as f32;
@@ -287,7 +287,7 @@ impl Task for SparseDescent {
         };
 
         let flops = FLOPS_PER_ENTRY * entries as f64;
-        (deltas, Work { examples: batch.len() as u64, flops })
+        Ok((deltas, Work { examples: batch.len() as u64, flops }))
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {

@@ -28,7 +28,7 @@ use crate::kernels::factorization::{Rating, descend, predict};
 use crate::kernels::vector::square_norm;
 use gaia_core::application::{
     Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Names, Task,
-    WeightedSum, Work,
+    TaskError, WeightedSum, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -366,7 +366,7 @@ impl Task for Descent {
         RowSet { tables: vec![self.users.listed(), self.items.listed()] }
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
         self.prepare(clock);
 
         let shared = &self.shared;
@@ -396,10 +396,10 @@ impl Task for Descent {
             ],
         };
 
-        (
+        Ok((
             deltas,
             Work { examples, flops: FLOPS_PER_FACTOR * (examples * config.rank as u64) as f64 },
-        )
+        ))
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {

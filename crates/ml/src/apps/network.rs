@@ -24,7 +24,7 @@ use crate::kernels::vector::axpy;
 use crate::layers::{Activations, Stack};
 use gaia_core::application::{
     Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Names, Task,
-    WeightedSum, Work,
+    TaskError, WeightedSum, Work,
 };
 use gaia_core::types::{
     Clock, Content, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
@@ -243,13 +243,13 @@ impl Task for GradientDescent {
         RowSet::all(self.shared.stack.layout())
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
         let shared = &self.shared;
         let Shared { stack, examples: Divided { train, .. }, training, .. } = &**shared;
         let batch = self.visits.batch(clock);
 
         if batch.is_empty() {
-            return (Deltas::none(stack.layout()), Work::default());
+            return Ok((Deltas::none(stack.layout()), Work::default()));
         }
 
         let mut deltas = Deltas::dense(stack.layout());
@@ -278,7 +278,7 @@ impl Task for GradientDescent {
         }
 
         let flops = stack.flops() * batch.len() as f64;
-        (deltas, Work { examples: batch.len() as u64, flops })
+        Ok((deltas, Work { examples: batch.len() as u64, flops }))
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {

@@ -28,14 +28,14 @@ use crate::real::node::node_log::NodeLog;
 use crate::real::worker::evaluating::{Evaluated, Evaluating};
 use crate::real::worker::servers::{FromServer, Servers};
 use crate::real::{Exit, HEARTBEAT, NearServer, NextRequests, NodeConfig};
-use gaia_core::application::Work;
+use gaia_core::application::{TaskError, Work};
 use gaia_core::coordinator::ServerProcess;
 use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};
 use gaia_core::types::{Clock, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
 use gaia_core::worker::Worker;
 
-/// A worker after its iteration, with the work done or the message of its panic.
-type Ran = (Box<Worker>, Result<Work, String>);
+/// A worker after its iteration, with what came of it or the message of its panic.
+type Ran = (Box<Worker>, Result<Result<Work, TaskError>, String>);
 
 /// A running worker.
 struct WorkerNode {
@@ -310,7 +310,9 @@ impl WorkerNode {
         self.replay += self.began.elapsed();
         self.context.meter.on_iteration(self.began.elapsed());
         let part = self.context.name();
-        let work = work.map_err(|message| RealError::Panicked { part, message })?;
+        let work = work
+            .map_err(|message| RealError::Panicked { part, message })?
+            .map_err(|reason| RealError::Task { worker: self.context.name(), reason })?;
         self.worker.handle_ran(worker);
         let topology = &self.context.run_context.plan.topology;
         let number = topology.first_worker(self.id.dc) + usize::from(self.id.index);

@@ -7,7 +7,7 @@ use super::{Shared, TOPICS, WORD_TOPIC};
 use crate::apps::visits::Visits;
 use crate::divided::Divided;
 use crate::kernels::topics::{Counts, DocumentTopics, Token, TopicSampler};
-use gaia_core::application::{Task, Work};
+use gaia_core::application::{Task, TaskError, Work};
 use gaia_core::types::{
     Clock, Deltas, Model, Restorer, RowSet, Saved, Saver, Seed, StateError, TableDeltas, TableRows,
 };
@@ -127,12 +127,12 @@ impl Task for Resampling {
         RowSet { tables: vec![words, TableRows::listed(totals)] }
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
         self.prepare(clock);
 
         let batch = &mut self.batch;
         if batch.tokens.is_empty() {
-            return (Deltas::none(&self.shared.layout), Work::default());
+            return Ok((Deltas::none(&self.shared.layout), Work::default()));
         }
 
         let rows = batch.rows.iter().map(|&word| model.row(WORD_TOPIC, word as usize)).collect();
@@ -154,7 +154,7 @@ impl Task for Resampling {
         let examples = batch.tokens.len() as u64;
         let work = Work { examples, flops: FLOPS_PER_WEIGHT * weights as f64 };
 
-        (Deltas { tables: vec![words, totals] }, work)
+        Ok((Deltas { tables: vec![words, totals] }, work))
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {

@@ -286,7 +286,7 @@ fn check(app: &dyn Application, clocks: u64, step: f64, objective: impl Fn(&[f64
 
 fn add_deltas(task: &mut dyn Task, clock: Clock, model: &Model, sums: &mut [f64]) {
     task.rows(clock);
-    let (deltas, _) = task.iterate(clock, model).unwrap();
+    let (deltas, _) = task.iterate(clock, model).expect("deltas");
     let layout = model.layout();
     for (id, table) in layout.table_ids().zip(&deltas.tables) {
         let width = layout.table(id).width;

@@ -31,6 +31,10 @@ impl Bench {
 
     /// The program in an environment without credentials but these.
     fn gaia(&self, verb: &str, arguments: &[&str]) -> Command {
+        self.program(&[&[verb, "run.toml"], arguments].concat())
+    }
+
+    fn program(&self, arguments: &[&str]) -> Command {
         let mut gaia = Command::cargo_bin("gaia").unwrap();
         gaia.current_dir(self.folder.path())
             .env_clear()
@@ -40,7 +44,6 @@ impl Bench {
             .env("AWS_ENDPOINT", self.server.url())
             .env("AWS_ALLOW_HTTP", "true")
             .env("GAIA_CACHE", self.path("cache"))
-            .args([verb, "run.toml"])
             .args(arguments);
         gaia
     }
@@ -136,6 +139,25 @@ fn the_cache_stays_below_its_bound() {
 }
 
 #[test]
+fn a_validation_set_may_be_an_object() {
+    let bench = Bench::new();
+    let parts = [("ratings.csv", ratings(1, 1000)), ("check.csv", ratings(1, 100))];
+    for (name, text) in parts {
+        bench.server.put(&format!("bucket/{name}"), text.as_str());
+        fs::write(bench.path(name), text).unwrap();
+    }
+    let train = |root: &str, out: &str| {
+        let data = format!("source = \"movielens\", path = \"{root}ratings.csv\"");
+        bench.run("matrix-factorization", &data);
+        let validation = format!("evaluate.data={root}check.csv");
+        let arguments = ["--quiet", "--out", out, "--set", &validation];
+        bench.gaia("train", &arguments).assert().success();
+        fs::read_to_string(bench.path(out).join("progress.jsonl")).unwrap()
+    };
+    assert_eq!(train("s3://bucket/", "objects"), train("", "files"));
+}
+
+#[test]
 fn folders_patterns_and_data_centers_name_objects_as_they_name_files() {
     let bench = Bench::new();
     let mut parts = Vec::new();
@@ -196,14 +218,19 @@ fn every_format_is_read_from_objects() {
     both("softmax-regression", "source = \"csv\", path = \"ATrows.csv\"", "csv");
 
     // What this program predicts is a Parquet file of two columns of numbers and a label.
-    bench.gaia("train", &["--quiet", "--out", "model"]).assert().success();
-    let mut predict = Command::cargo_bin("gaia").unwrap();
-    predict
-        .current_dir(bench.folder.path())
-        .args(["predict", "files-csv/model.safetensors", "--data", "rows.csv"])
-        .args(["--out", "rows.parquet"])
-        .assert()
-        .success();
+    let model = "files-csv/model.safetensors";
+    let with_data =
+        |verb: &str, data: &str| bench.program(&[verb, model, "--data", data, "--json"]);
+    with_data("predict", "rows.csv").args(["--out", "rows.parquet"]).assert().success();
+    with_data("predict", "s3://bucket/rows.csv").args(["--out", "same.parquet"]).assert().success();
+    let [local, remote] =
+        ["rows.parquet", "same.parquet"].map(|name| fs::read(bench.path(name)).unwrap());
+    assert_eq!(local, remote);
+    let metric = |data: &str| {
+        let output = with_data("evaluate", data).assert().success().get_output().stdout.clone();
+        serde_json::from_slice::<Value>(&output).unwrap()["metric"].clone()
+    };
+    assert_eq!(metric("rows.csv"), metric("s3://bucket/rows.csv"));
     let bytes = fs::read(bench.path("rows.parquet")).unwrap();
     bench.server.put("bucket/rows.parquet", bytes);
     let columns = "columns = { features = [\"probability.0\", \"probability.1\"] }";
@@ -280,9 +307,11 @@ fn a_web_server_has_single_objects() {
     fs::write(bench.path("ratings.csv"), text).unwrap();
     bench.run("matrix-factorization", "source = \"movielens\", path = \"ratings.csv\"");
     let expected = bench.train("files");
-    let url = format!("{}/open/ratings.csv", bench.server.url());
-    bench.run("matrix-factorization", &format!("source = \"movielens\", path = \"{url}\""));
-    assert_eq!(bench.train("objects"), expected);
+    for (out, signature) in [("objects", ""), ("signed", "?signature=a%2Fb")] {
+        let url = format!("{}/open/ratings.csv{signature}", bench.server.url());
+        bench.run("matrix-factorization", &format!("source = \"movielens\", path = \"{url}\""));
+        assert_eq!(bench.train(out), expected);
+    }
 }
 
 /// The server stands for these, too, where nothing is signed.

@@ -237,6 +237,13 @@ fn every_format_is_read_from_objects() {
     let data = format!("source = \"parquet\", path = \"ATrows.parquet\", {columns}");
     both("softmax-regression", &data, "parquet");
 
+    // What the decoder finds of an object that is replaced is not what is wrong with it.
+    bench.server.fail(&[Fault::Replaced]);
+    fs::remove_dir_all(bench.path("cache")).unwrap();
+    bench.run("softmax-regression", &data.replace("AT", "s3://bucket/"));
+    let said = bench.refusal();
+    assert!(said.contains("the object has changed since it was opened"), "{said}");
+
     put("rows", b"+1 1:1 4:2\n-1 2:1\n+1 3:1\n-1 2:2\n");
     put("rows.t", b"+1 1:1\n-1 2:1\n");
     both("logistic-regression", "source = \"libsvm\", path = \"ATrows\"", "libsvm");

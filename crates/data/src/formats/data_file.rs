@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use gaia_storage::{ObjectFile, is_url, objects};
@@ -12,7 +13,13 @@ use parquet::file::reader::{ChunkReader, Length};
 use crate::error::{DataError, FilePosition};
 
 /// A file that is open for reading.
-pub(crate) enum DataFile {
+pub(crate) struct DataFile {
+    place: Place,
+    /// Why it could not be read, for readers whose errors do not say it.
+    failure: Arc<Mutex<Option<io::Error>>>,
+}
+
+enum Place {
     Local { file: File, size: u64 },
     Object(ObjectFile),
 }
@@ -25,7 +32,8 @@ impl DataFile {
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let unreadable = |reason| DataError::Unreadable { file: path.into(), reason };
         if is_url(path) {
-            return ObjectFile::open(path).map(Self::Object).map_err(unreadable);
+            let object = ObjectFile::open(path).map_err(unreadable)?;
+            return Ok(Self { place: Place::Object(object), failure: Arc::default() });
         }
         let metadata = fs::metadata(path).map_err(unreadable)?;
         if !metadata.is_file() {
@@ -34,41 +42,52 @@ impl DataFile {
         }
         let file = File::open(path).map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
-        Ok(Self::Local { file, size })
+        Ok(Self { place: Place::Local { file, size }, failure: Arc::default() })
     }
 
     /// The number of bytes.
     pub(crate) fn size(&self) -> u64 {
-        match self {
-            Self::Local { size, .. } => *size,
-            Self::Object(object) => object.size(),
+        match &self.place {
+            Place::Local { size, .. } => *size,
+            Place::Object(object) => object.size(),
         }
+    }
+
+    /// Why it could not be read, if it was not, by this or by what [`Self::starting_at`] has returned.
+    pub(crate) fn take_failure(&self) -> Option<io::Error> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The same file from a place on.
     pub(crate) fn starting_at(&self, start: u64) -> io::Result<Self> {
         let start = SeekFrom::Start(start);
-        match self {
-            Self::Local { file, size } => {
+        let place = match &self.place {
+            Place::Local { file, size } => {
                 let mut file = file.try_clone()?;
                 file.seek(start)?;
-                Ok(Self::Local { file, size: *size })
+                Place::Local { file, size: *size }
             }
-            Self::Object(object) => {
+            Place::Object(object) => {
                 let mut object = object.clone();
                 object.seek(start)?;
-                Ok(Self::Object(object))
+                Place::Object(object)
             }
-        }
+        };
+        Ok(Self { place, failure: self.failure.clone() })
     }
 }
 
 impl Read for DataFile {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Local { file, .. } => file.read(into),
-            Self::Object(object) => object.read(into),
+        let read = match &mut self.place {
+            Place::Local { file, .. } => file.read(into),
+            Place::Object(object) => object.read(into),
+        };
+        if let Err(error) = &read {
+            let reason = io::Error::new(error.kind(), error.to_string());
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
         }
+        read
     }
 }
 

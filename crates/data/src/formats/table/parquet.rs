@@ -47,7 +47,7 @@ impl ParquetTable {
     pub(super) fn open(path: &Path) -> Result<Table, DataError> {
         let file = DataFile::open(path)?;
         let metadata =
-            guarded(|| read_metadata(&file)).map_err(|found| undecodable(path, found))?;
+            guarded(|| read_metadata(&file)).map_err(|found| undecodable(&file, path, &found))?;
 
         let column = |field: &Arc<Field>| ColumnInfo {
             name: field.name().clone(),
@@ -118,7 +118,7 @@ impl Reading {
                 Ok(None) => self.group = None,
                 Ok(Some(batch)) if batch.num_rows() == 0 => {}
                 Ok(Some(batch)) => return self.batch(&batch).map(Some),
-                Err(found) => return Err(undecodable(&self.table.path, found)),
+                Err(found) => return Err(undecodable(&self.table.file, &self.table.path, &found)),
             }
         }
     }
@@ -128,21 +128,21 @@ impl Reading {
         let ParquetTable { path, file, metadata, .. } = &self.table;
         let group = metadata.metadata().row_group(self.next_group);
         let is_read = |leaf| self.columns.leaf_included(leaf);
-        self.allowance.check(file, group, is_read).map_err(|(found, expected)| {
-            DataError::broken(path, FilePosition::Whole, found, expected)
-        })?;
+        self.allowance
+            .check(file, group, is_read)
+            .map_err(|found| unread(file, path).unwrap_or_else(|| broken(path, found)))?;
 
-        let file = file
+        let again = file
             .starting_at(0)
             .map_err(|reason| DataError::Unreadable { file: path.clone(), reason })?;
         let build = || {
-            ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
+            ParquetRecordBatchReaderBuilder::new_with_metadata(again, metadata.clone())
                 .with_projection(self.columns.clone())
                 .with_row_groups(vec![self.next_group])
                 .with_batch_size(batch_rows(&self.requests))
                 .build()
         };
-        guarded(build).map_err(|found| undecodable(path, found))
+        guarded(build).map_err(|found| undecodable(&self.table.file, &self.table.path, &found))
     }
 
     fn batch(&mut self, batch: &RecordBatch) -> Result<Batch, DataError> {
@@ -180,8 +180,21 @@ fn read_metadata(file: &DataFile) -> Result<ArrowReaderMetadata, ParquetError> {
     ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)
 }
 
-fn undecodable(path: &Path, found: String) -> DataError {
-    // The decoder's reason may repeat what is in the file.
-    let found = format!("what cannot be decoded ({})", found.escape_debug());
-    DataError::broken(path, FilePosition::Whole, found, "a whole Parquet file")
+/// The error of a file that was not read, or not decoded.
+fn undecodable(file: &DataFile, path: &Path, found: &str) -> DataError {
+    unread(file, path).unwrap_or_else(|| {
+        // The decoder's reason may repeat what is in the file.
+        let found = format!("what cannot be decoded ({})", found.escape_debug());
+        broken(path, (found, "a whole Parquet file".into()))
+    })
+}
+
+/// The error of a file that was not read, which decoders do not tell from a broken one.
+fn unread(file: &DataFile, path: &Path) -> Option<DataError> {
+    let reason = file.take_failure()?;
+    Some(DataError::Unreadable { file: path.into(), reason })
+}
+
+fn broken(path: &Path, (found, expected): Found) -> DataError {
+    DataError::broken(path, FilePosition::Whole, found, expected)
 }

@@ -4,7 +4,6 @@ use super::RecoveryError;
 use super::durable_worker::DurableWorker;
 use super::entry::{WorkerEntry, decode};
 use super::worker::RecoverableWorker;
-use crate::application::TaskError;
 use crate::types::{Persist, State};
 use crate::worker::Worker;
 
@@ -65,10 +64,10 @@ impl RecoveringWorker {
 
     /// Runs the iteration, as a driver does with the worker that [`RecoverableWorker::poll_compute`] returns.
     fn compute(&mut self) -> Result<(), RecoveryError> {
+        let number = self.entries;
         let worker = self.durable.worker_mut();
-        let failed = |error: TaskError| error.to_string();
-        let computed = worker.compute().map_err(failed);
-        computed.map_err(|reason| RecoveryError::Task { number: self.entries, reason })?;
+        let computed = worker.compute();
+        computed.map_err(|error| RecoveryError::Task { number, reason: error.to_string() })?;
         // The driver has reported the waits of reads when the iteration ran first.
         worker.take_held();
         Ok(())

@@ -1,8 +1,9 @@
 //! Which files or folders a path of the run file names.
 //!
-//! A URL names objects by the rules of [`gaia_storage`]. Another path that exists is meant as it is. Otherwise it may be a pattern: `*` and `?` stand for any characters of a name and
-//! for one, `[…]` for one of several, `**` for folders at any depth. Names that begin with `.` or `_` are not data: hidden
-//! files, and the markers and temporary files that other programs leave in folders of parts.
+//! A URL names objects by the rules of [`gaia_storage`]. Another path that exists is meant as it is. Otherwise it may
+//! be a pattern: `*` and `?` stand for any characters of a name and for one, `[…]` for one of several, `**` for folders
+//! at any depth. Names that begin with `.` or `_` are not data: hidden files, and the markers and temporary files that
+//! other programs leave in folders of parts.
 //!
 //! Files come in the order of their names, so that the same files give the same examples at every start.
 

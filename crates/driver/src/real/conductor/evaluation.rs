@@ -64,8 +64,8 @@ impl Conductor<'_> {
         self.send_servers(&of, &Order::Evaluate { ticket }).await;
     }
 
-    /// Asks for the copy of an evaluation of a clock that has just been recorded, if it is to be written. A snapshot whose copy is not
-    /// whole by then is given up: it is no longer the newest.
+    /// Asks for the copy of an evaluation of a clock that has just been recorded, if it is to be written. A snapshot
+    /// whose copy is not whole by then is given up: it is no longer the newest.
     ///
     /// Returns the data center that sends its copy.
     fn begin_snapshot(&mut self, ticket: u64, clock: Clock) -> Option<DcId> {

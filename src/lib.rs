@@ -73,8 +73,9 @@
 //! # Examples
 //!
 //! `examples/` in the repository: `own_application` trains a regression that is written there over three regions and
-//! compares remote models, `own_program` has every verb of `gaia` for the same regression, `own_significance` replaces ASP's significance function, and `observed_run` follows a run and
-//! writes its report. `cargo run --release --example own_application` runs the first.
+//! compares remote models, `own_program` has every verb of `gaia` for the same regression, `own_significance`
+//! replaces ASP's significance function, and `observed_run` follows a run and writes its report.
+//! `cargo run --release --example own_application` runs the first.
 
 #![warn(missing_docs)]
 

@@ -18,7 +18,7 @@ use crate::topology::{DataCenterKeys, DefaultKeys, GroupKeys, LinkKeys, Topology
 use gaia_core::coordinator::{ChangeRule, StopRules};
 use gaia_core::sync::{AspConfig, BspConfig, GuardConfig, LocalStepsConfig, SspConfig, TapConfig};
 use gaia_ml::apps::{
-    ConvolutionalNetworkConfig, CorpusConfig, ImageGenerator, ImageSource,
+    ConvolutionalNetworkConfig, CorpusConfig, ExternalConfig, ImageGenerator, ImageSource,
     LogisticRegressionConfig, MatrixFactorizationConfig, MixtureGenerator, PerceptronConfig,
     PlantedGenerator, RatingGenerator, SoftmaxRegressionConfig, TeacherGenerator, TopicGenerator,
     TopicModelConfig,
@@ -162,12 +162,14 @@ fn every_key_in_the_code_is_in_the_reference() {
 }
 
 /// Keys in blocks whose absence means something else than any value.
-const NO_DEFAULT: [&str; 8] = [
+const NO_DEFAULT: [&str; 10] = [
     "data",
+    "declared",
     "evaluate_examples",
     "examples_per_second",
     "features",
     "overlap",
+    "settings",
     "shape",
     "vocabulary_path",
     "where",
@@ -183,6 +185,7 @@ fn tables() -> Vec<(&'static str, &'static [&'static str])> {
         ("app", keys::<ConvolutionalNetworkConfig>()),
         ("app", keys::<LogisticRegressionConfig>()),
         ("app", keys::<TopicModelConfig>()),
+        ("app", keys::<ExternalConfig>()),
         ("app.data", keys::<DataConfig<ImageSource, MixtureGenerator>>()),
         ("app.data", keys::<CorpusConfig>()),
         ("app.data.columns", keys::<RatingColumns>()),

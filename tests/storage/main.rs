@@ -176,6 +176,10 @@ fn folders_patterns_and_data_centers_name_objects_as_they_name_files() {
         fs::write(file, text).unwrap();
     }
 
+    for marker in ["", "tokyo/", "tokyo/old/", "tokyo/part-0.csv/"] {
+        bench.server.put(&format!("bucket/data/{marker}"), "");
+    }
+
     let both = |path: &str| {
         let data = |root: &str| format!("source = \"movielens\", path = \"{root}data/{path}\"");
         bench.run("matrix-factorization", &data(""));

@@ -14,7 +14,8 @@ use crate::requests::wait;
 use crate::stores::store;
 
 /// The URLs of the objects that a URL stands for, in the order of their names: itself, those below it if it ends with `/`
-/// (not those of folders in it), or those that match it as a pattern.
+/// (not those of folders in it), or those that match it as a pattern. Empty objects below it are left out: consoles make one
+/// for each folder.
 ///
 /// # Errors
 /// Where the storage cannot be listed, or a pattern is wrong.
@@ -57,7 +58,7 @@ pub fn exists(url: &Path) -> io::Result<bool> {
     }
 }
 
-/// The keys below a folder, those of folders in it too.
+/// The keys of what is below a folder and in folders in it, unless it is empty.
 fn listed(location: &Location, folder: &str) -> Result<Vec<String>, StorageError> {
     let (store, kind) = (store(location)?, location.kind);
     let prefix = Key::parse(folder).map_err(|_| StorageError::Url {
@@ -65,7 +66,9 @@ fn listed(location: &Location, folder: &str) -> Result<Vec<String>, StorageError
         expected: "a folder without empty names",
     })?;
     wait(async move {
-        let objects = store.list(Some(&prefix)).map_ok(|object| object.location.to_string());
+        let objects = store.list(Some(&prefix)).try_filter_map(|object| async move {
+            Ok((object.size > 0).then(|| object.location.to_string()))
+        });
         objects.try_collect().await.map_err(|error| StorageError::of(&error, kind))
     })
 }

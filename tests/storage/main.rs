@@ -161,6 +161,9 @@ fn a_validation_set_may_be_an_object() {
 fn folders_patterns_and_data_centers_name_objects_as_they_name_files() {
     let bench = Bench::new();
     let mut parts = Vec::new();
+    for (at, name) in ["süd & west (1).csv", "50%+1=#.csv"].into_iter().enumerate() {
+        parts.push((format!("names/{name}"), ratings(500 + 20 * at, 300)));
+    }
     for dc in ["virginia", "ireland", "tokyo"] {
         for part in 0..3 {
             parts.push((format!("{dc}/part-{part}.csv"), ratings(1 + 20 * parts.len(), 300)));
@@ -189,6 +192,9 @@ fn folders_patterns_and_data_centers_name_objects_as_they_name_files() {
         assert_eq!(bench.train(&format!("objects-{name}")), expected, "{path}");
     };
     both("tokyo/");
+    both("names/");
+    both("names/süd & west (1).csv");
+    both("names/50%+1=#.csv");
     both("*/part-?.csv");
     both("{dc}/part-[01].csv");
 

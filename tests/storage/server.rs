@@ -176,6 +176,7 @@ impl State {
         let mut page = String::from("<ListBucketResult>");
         for key in keys.iter().take(2) {
             let size = self.objects[&format!("{bucket}{key}")].len();
+            let key = key.replace('&', "&amp;");
             page += &format!(
                 "<Contents><Key>{key}</Key><Size>{size}</Size><ETag>\"1\"</ETag>\
                  <LastModified>2026-11-24T00:00:00.000Z</LastModified></Contents>"
@@ -183,7 +184,8 @@ impl State {
         }
         if keys.len() > 2 {
             page += "<IsTruncated>true</IsTruncated>";
-            page += &format!("<NextContinuationToken>{}</NextContinuationToken>", keys[1]);
+            let token = keys[1].replace('&', "&amp;");
+            page += &format!("<NextContinuationToken>{token}</NextContinuationToken>");
         }
         page + "</ListBucketResult>"
     }
@@ -234,10 +236,10 @@ fn answer(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
 /// Text with its `%XX` as characters.
 fn decoded(text: &str) -> String {
     let mut parts = text.split('%');
-    let mut found = parts.next().unwrap_or_default().to_owned();
+    let mut found = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
-        found.push(char::from(u8::from_str_radix(&part[..2], 16).unwrap()));
-        found += &part[2..];
+        found.push(u8::from_str_radix(&part[..2], 16).unwrap());
+        found.extend_from_slice(&part.as_bytes()[2..]);
     }
-    found
+    String::from_utf8(found).unwrap()
 }

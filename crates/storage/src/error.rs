@@ -29,6 +29,12 @@ pub enum StorageError {
     /// The object is not the one that was opened.
     #[error("the object has changed since it was opened")]
     Changed,
+    /// An answer has ended too early, also when it was repeated.
+    #[error("the answer of the storage was cut: {reason}")]
+    Cut {
+        /// The last reason.
+        reason: String,
+    },
     /// Requests fail, also when they are repeated.
     #[error("the storage does not answer: {reason}")]
     Unavailable {
@@ -49,9 +55,12 @@ impl StorageError {
         }
     }
 
-    /// Whether the same request may succeed later.
-    pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, Self::Unavailable { .. })
+    /// The error of an answer that has begun.
+    pub(crate) fn of_answer(error: &Error, kind: Kind) -> Self {
+        match Self::of(error, kind) {
+            Self::Unavailable { reason } => Self::Cut { reason },
+            other => other,
+        }
     }
 }
 

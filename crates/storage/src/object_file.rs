@@ -49,12 +49,7 @@ struct Object {
 /// The size and the version of an object.
 pub(crate) fn head(location: &Location) -> Result<ObjectMeta, StorageError> {
     let (store, kind, key) = (store(location)?, location.kind, key(location)?);
-    wait(async move {
-        repeated(|| async {
-            store.head(&key).await.map_err(|error| StorageError::of(&error, kind))
-        })
-        .await
-    })
+    wait(async move { store.head(&key).await.map_err(|error| StorageError::of(&error, kind)) })
 }
 
 fn key(location: &Location) -> Result<Key, StorageError> {
@@ -170,16 +165,17 @@ impl Object {
     }
 
     async fn get(&self, options: GetOptions, number: u64) -> Result<Bytes, StorageError> {
-        let failed = |error| StorageError::of(&error, self.kind);
-        let found = self.store.get_opts(&self.key, options).await.map_err(failed)?;
+        let found = self.store.get_opts(&self.key, options).await;
+        let found = found.map_err(|error| StorageError::of(&error, self.kind))?;
         // A server that knows no conditions says what it sent.
         if found.meta.size != self.size || found.meta.e_tag != self.etag {
             return Err(StorageError::Changed);
         }
-        let bytes = found.bytes().await.map_err(failed)?;
+        let bytes = found.bytes().await;
+        let bytes = bytes.map_err(|error| StorageError::of_answer(&error, self.kind))?;
         match bytes.len() == self.length(number) {
             true => Ok(bytes),
-            false => Err(StorageError::Unavailable { reason: "an answer was cut".into() }),
+            false => Err(StorageError::Cut { reason: format!("{} bytes", bytes.len()) }),
         }
     }
 }

@@ -41,8 +41,7 @@ pub(crate) fn wait<T: Send + 'static>(
     end(&begin(request))
 }
 
-/// Repeats a request that fails for a reason that passes. The client repeats what the storage refuses at once; this is for
-/// connections that are cut in the middle of an answer.
+/// Repeats a request whose answer is cut. What fails before it is answered was repeated by the client.
 pub(crate) async fn repeated<T, F>(mut request: impl FnMut() -> F) -> Result<T, StorageError>
 where
     F: Future<Output = Result<T, StorageError>>,
@@ -50,7 +49,7 @@ where
     let mut pause = PAUSE;
     for _ in 1..TRIES {
         match request().await {
-            Err(error) if error.is_passing() => {
+            Err(error @ StorageError::Cut { .. }) => {
                 tracing::debug!("a request is repeated: {error}");
                 tokio::time::sleep(pause).await;
                 pause *= 2;

@@ -161,7 +161,7 @@ impl Default for SparseColumns {
 }
 
 /// Features of an example.
-const FEATURES_MAX: usize = 1 << 26;
+pub(crate) const FEATURES_MAX: usize = 1 << 26;
 
 /// Planes of an image, or its rows or columns.
 const SIDE_MAX: usize = 1 << 20;

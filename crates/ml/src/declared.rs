@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::columns::FEATURES_MAX;
 use crate::config::{ConfigError, count};
 use gaia_core::application::Names;
 
@@ -150,10 +151,8 @@ impl DeclaredClasses {
 /// Rows of a table.
 const ROWS_MAX: u64 = 1 << 31;
 
-/// Features of an example.
-const FEATURES_MAX: usize = 1 << 26;
-
-const CLASSES_MAX: usize = 1 << 20;
+/// Classes of a data set: the model has parameters for each.
+pub const CLASSES_MAX: usize = 1 << 20;
 
 const WORDS_MAX: usize = 1 << 24;
 

@@ -54,9 +54,6 @@ fn each(names: &Names) -> impl Iterator<Item = Name<'_>> {
 /// The place of a class that is not among those of all.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
-/// Classes of a data set: the model has parameters for each.
-pub(crate) const CLASSES_MAX: usize = 1 << 20;
-
 const NAMES_SHOWN: usize = 8;
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use crate::error::{DataError, FilePosition};
-use crate::formats::class_names::CLASSES_MAX;
 use crate::formats::example_tables::{
     EXAMPLES_MAX, ExampleSets, ExampleTables, NO_LABEL, numbers, take_labels,
 };
@@ -12,6 +11,7 @@ use crate::formats::name_index::NameIndex;
 use crate::formats::table::{Batch, Column, Content, Request, Table, TableFormat};
 use gaia_ml::ConfigError;
 use gaia_ml::columns::DenseColumns;
+use gaia_ml::declared::CLASSES_MAX;
 use gaia_ml::examples::{DenseExamples, Features, Shape};
 
 /// Sets of examples while they are read: those that train, and those of a validation set.

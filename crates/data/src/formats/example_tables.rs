@@ -27,10 +27,15 @@ pub(crate) trait ExampleTables: Sized {
     /// The sets, with all classes known.
     fn into_examples(self) -> Result<ExampleSets<Self::Examples>, DataError>;
 
+    /// Adds a set of examples, those of the files that a path names.
+    fn add_files(&mut self, path: &Path) -> Result<(), DataError> {
+        self.begin_set();
+        files_of(path)?.iter().try_for_each(|file| self.add_file(file))
+    }
+
     /// Adds a set of examples, those of the files that a path names. At least two.
     fn add_set(&mut self, path: &Path) -> Result<(), DataError> {
-        self.begin_set();
-        files_of(path)?.iter().try_for_each(|file| self.add_file(file))?;
+        self.add_files(path)?;
         match self.count() {
             0 | 1 => {
                 let found = format!("{} in all", self.count());
@@ -44,8 +49,7 @@ pub(crate) trait ExampleTables: Sized {
     /// Reads the examples of the files that a path names, with or without labels. At least one.
     fn read_any(mut self, path: &Path) -> Result<Self::Examples, DataError> {
         self.allow_no_labels();
-        self.begin_set();
-        files_of(path)?.iter().try_for_each(|file| self.add_file(file))?;
+        self.add_files(path)?;
         if self.count() == 0 {
             let expected = "at least one example";
             return Err(DataError::broken(path, FilePosition::Whole, "no row", expected));

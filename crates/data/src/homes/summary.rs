@@ -8,10 +8,10 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DataError;
-use crate::formats::class_names::CLASSES_MAX;
 use crate::formats::name_index::{NAME_BYTES_MAX, is_sound};
 use crate::homes::counted_names::CountedNames;
 use gaia_core::application::Names;
+use gaia_ml::declared::CLASSES_MAX;
 use gaia_ml::divided::{Divided, Examples};
 
 /// The summary of one data center's data.

@@ -43,14 +43,9 @@ pub(crate) fn read<G: Clone + Default>(
         }
         ImageSource::Csv => {
             let tables = DenseTables::new(TableFormat::csv(columns.separator), columns);
-            let (train, test, features) = read_tables(home, tables)?;
-            (train, test, features, None)
+            read_tables(home, tables)?
         }
-        ImageSource::Parquet => {
-            let tables = DenseTables::new(TableFormat::Parquet, columns);
-            let (train, test, features) = read_tables(home, tables)?;
-            (train, test, features, None)
-        }
+        ImageSource::Parquet => read_tables(home, DenseTables::new(TableFormat::Parquet, columns))?,
         source @ (ImageSource::Idx | ImageSource::Cifar) => {
             let (train, mut test) = read_folders(home.path()?, source)?;
             if let Some(validation) = &home.validation {

@@ -20,14 +20,11 @@ use gaia_ml::ConfigError;
 use gaia_ml::columns::DataSource;
 use gaia_ml::declared::{DeclaredClasses, DeclaredExamples};
 
-/// Examples that train and that test, and the names of their features where each has one.
-type TrainAndTest<E> = (E, E, Option<Vec<String>>);
+/// Examples that train and that test, the names of their features where each has one, and the accuracy of what made them.
+type Read<E> = (E, E, Option<Vec<String>>, Option<f64>);
 
 /// Reads the examples of a home from files of columns.
-fn read_tables<T, S, G>(
-    home: &Home<S, G>,
-    mut tables: T,
-) -> Result<TrainAndTest<T::Examples>, DataError>
+fn read_tables<T, S, G>(home: &Home<S, G>, mut tables: T) -> Result<Read<T::Examples>, DataError>
 where
     T: ExampleTables,
     S: DataSource,
@@ -38,7 +35,7 @@ where
     }
     let (sets, features) = tables.into_examples()?;
     let (train, test) = home.train_and_test(sets);
-    Ok((train, test, features))
+    Ok((train, test, features, None))
 }
 
 /// The names of the features of all data centers, where they have names. They are the same in all that have any.

@@ -48,13 +48,10 @@ pub(crate) fn read(
         }
         SparseSource::Csv => {
             let tables = SparseTables::new(TableFormat::csv(columns.separator), columns);
-            let (train, test, features) = read_tables(home, tables)?;
-            (train, test, features, None)
+            read_tables(home, tables)?
         }
         SparseSource::Parquet => {
-            let tables = SparseTables::new(TableFormat::Parquet, columns);
-            let (train, test, features) = read_tables(home, tables)?;
-            (train, test, features, None)
+            read_tables(home, SparseTables::new(TableFormat::Parquet, columns))?
         }
     };
     let labels: Vec<u32> = train.labels.iter().map(|&label| u32::from(label > 0.0)).collect();

@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gaia::{
-    Aggregation, Application, Clock, ComparisonPlan, Deltas, Direction, EvaluationSums, Metric,
-    Model, ModelLayout, RowSet, RunFile, Seed, Summary, TableLayout, Task, TaskError, Unobserved,
-    WeightedSum, Work,
+    Aggregation, Application, ApplicationError, Clock, ComparisonPlan, Deltas, Direction,
+    EvaluationSums, Metric, Model, ModelLayout, RowSet, RunFile, Seed, Summary, TableLayout, Task,
+    Unobserved, WeightedSum, Work,
 };
 use rand_distr::{Distribution, StandardNormal};
 
@@ -68,12 +68,16 @@ impl Application for LeastSquares {
     }
 
     /// Nothing is held out: the metric is over the same examples as the objective.
-    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+    fn sums(
+        &self,
+        model: &Model,
+        workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError> {
         let (start, end) = (workers.start * self.per_worker, workers.end * self.per_worker);
         let examples = &self.examples[start..end];
         let squares: f32 = Self::errors(examples, model).map(|error| error * error).sum();
         let sum = WeightedSum { sum: f64::from(squares), weight: examples.len() as f64 };
-        EvaluationSums { objective: sum, metric: sum }
+        Ok(EvaluationSums { objective: sum, metric: sum })
     }
 
     fn metric(&self) -> Metric {
@@ -87,7 +91,11 @@ impl Task for LeastSquares {
         RowSet::all(&self.layout)
     }
 
-    fn iterate(&mut self, _clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
+    fn iterate(
+        &mut self,
+        _clock: Clock,
+        model: &Model,
+    ) -> Result<(Deltas, Work), ApplicationError> {
         let mut deltas = Deltas::dense(&self.layout);
         for (error, (features, _)) in Self::errors(&self.examples, model).zip(self.examples.iter())
         {

@@ -88,8 +88,8 @@ pub use gaia_config::{
     ConfigError, DriverKind, Override, Plan, RunFile, load_topology, topologies, topology_from_text,
 };
 pub use gaia_core::application::{
-    Aggregation, Application, Direction, Evaluation, EvaluationSums, Metric, Task, TaskError,
-    WeightedSum, Work,
+    Aggregation, Application, ApplicationError, Direction, Evaluation, EvaluationSums, Metric,
+    Task, WeightedSum, Work,
 };
 pub use gaia_core::coordinator::{ChangeRule, StopRules};
 pub use gaia_core::significance::Significance;

@@ -118,7 +118,7 @@ fn a_worker_without_examples_changes_nothing() {
         let (deltas, work) = task.iterate(Clock(0), &model).unwrap();
         assert_eq!(deltas, Deltas::none(app.layout()), "{}", config.kind());
         assert_eq!(work.examples, 0);
-        assert!(app.evaluate(&model).objective.is_finite());
+        assert!(app.evaluate(&model).unwrap().objective.is_finite());
     }
 }
 
@@ -244,7 +244,7 @@ fn descend(app: &dyn Application, workers: usize, clocks: u64) -> Evaluation {
             add(&mut model, deltas);
         }
     }
-    app.evaluate(&model)
+    app.evaluate(&model).expect("data in memory")
 }
 
 fn add(model: &mut Model, deltas: &Deltas) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use clusters::{app_of, plan, triangle, two_groups};
 use gaia_config::DriverKind;
-use gaia_core::application::{Application, EvaluationSums, Metric, Task, TaskError, Work};
+use gaia_core::application::{Application, ApplicationError, EvaluationSums, Metric, Task, Work};
 use gaia_core::sync::{AspConfig, BspConfig, OverlayKind, RemoteSync, ValueFormat};
 use gaia_core::topology::Topology;
 use gaia_core::types::{
@@ -60,12 +60,16 @@ impl Application for Spoiling {
         self.workers
     }
 
-    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
-        let mut found = self.inner.sums(model, workers);
+    fn sums(
+        &self,
+        model: &Model,
+        workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError> {
+        let mut found = self.inner.sums(model, workers)?;
         if let Spoilt::Objective = self.spoilt {
             found.objective.sum = f64::NAN;
         }
-        found
+        Ok(found)
     }
 
     fn metric(&self) -> Metric {
@@ -90,7 +94,7 @@ impl Task for SpoilingTask {
         self.inner.rows(clock)
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
         let (mut deltas, work) = self.inner.iterate(clock, model)?;
         if let Some(value) = self.value.filter(|_| clock == Clock(7)) {
             deltas.tables[0].values[0] = value;

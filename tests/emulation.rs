@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use clusters::{app_of, plan, triangle, two_groups};
 use gaia_config::{ComputeModel, DriverKind, Plan};
-use gaia_core::application::{Application, EvaluationSums, Metric, Task, TaskError, Work};
+use gaia_core::application::{Application, ApplicationError, EvaluationSums, Metric, Task, Work};
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{AspConfig, LocalSync, OverlayKind, RemoteSync, SspConfig, ValueFormat};
 use gaia_core::types::{
@@ -192,6 +192,21 @@ fn a_task_that_cannot_go_on_ends_the_run_with_its_reason() {
     }
 }
 
+/// In every driver of one process.
+#[test]
+fn an_evaluation_that_fails_ends_the_run_with_its_reason() {
+    for driver in [DriverKind::Emulated, DriverKind::Simulated] {
+        let mut plan = plan(triangle(20.0, 10), RemoteSync::Asp(Default::default()));
+        plan.driver = driver;
+        let application: Arc<dyn Application> =
+            Arc::new(Spoilt { judge_fails: true, ..Spoilt::of(&plan) });
+        let run = gaia_driver::run(&plan, &application, &mut Watch::default());
+        let error = run.expect_err("a failure");
+        assert!(matches!(error, RunError::Evaluation(_)), "{error}");
+        assert_eq!(error.to_string(), "evaluating the copies: the data is gone");
+    }
+}
+
 #[test]
 fn an_evaluation_that_panics_fails_the_run_with_its_message() {
     let plan = plan(triangle(20.0, 10), RemoteSync::Asp(Default::default()));
@@ -305,6 +320,7 @@ struct Spoilt {
     /// Every evaluation takes this much longer.
     evaluation: Duration,
     judge_panics: bool,
+    judge_fails: bool,
     /// The clock at which the third worker of the run panics.
     panics_at: Option<Clock>,
     /// The clock at which it cannot go on.
@@ -321,7 +337,8 @@ impl Spoilt {
     fn of(plan: &Plan) -> Self {
         let sound = app_of(plan);
         let (panics_at, fails_at) = (None, None);
-        Self { sound, evaluation: Duration::ZERO, judge_panics: false, panics_at, fails_at }
+        let (judge_panics, judge_fails) = (false, false);
+        Self { sound, evaluation: Duration::ZERO, judge_panics, judge_fails, panics_at, fails_at }
     }
 }
 
@@ -344,8 +361,15 @@ impl Application for Spoilt {
         self.sound.workers()
     }
 
-    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+    fn sums(
+        &self,
+        model: &Model,
+        workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError> {
         assert!(!self.judge_panics, "no verdict");
+        if self.judge_fails {
+            return Err(ApplicationError::new("the data is gone"));
+        }
         std::thread::sleep(self.evaluation);
         self.sound.sums(model, workers)
     }
@@ -372,10 +396,10 @@ impl Task for SpoiltTask {
         self.sound.rows(clock)
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
         assert!(self.panics_at != Some(clock), "the data is spoilt");
         if self.fails_at == Some(clock) {
-            return Err(TaskError::new("the data is gone"));
+            return Err(ApplicationError::new("the data is gone"));
         }
         self.sound.iterate(clock, model)
     }

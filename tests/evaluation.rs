@@ -48,15 +48,15 @@ fn the_sums_of_workers_are_those_of_all_data_and_no_example_counts_twice() {
     for app in APPS {
         let application = application(app);
         let model = application.initial_model(Seed(1));
-        let all = application.sums(&model, 0..6);
+        let all = application.sums(&model, 0..6).unwrap();
         let each: EvaluationSums =
-            (0..6).map(|worker| application.sums(&model, worker..worker + 1)).sum();
+            (0..6).map(|worker| application.sums(&model, worker..worker + 1).unwrap()).sum();
         for (found, expected) in [(each.objective, all.objective), (each.metric, all.metric)] {
             assert_close(found.sum, expected.sum, app);
             assert_close(found.weight, expected.weight, app);
         }
         assert_eq!(application.workers(), 6);
-        assert_eq!(application.sums(&model, 2..2), EvaluationSums::default());
+        assert_eq!(application.sums(&model, 2..2).unwrap(), EvaluationSums::default());
     }
 }
 
@@ -128,7 +128,7 @@ fn a_process_with_the_data_of_one_data_center_evaluates_as_one_with_all() {
         assert_eq!(own.layout(), all.layout());
         assert_eq!(own.describe(), all.describe());
         assert_eq!(own.initial_model(Seed(1)).values, model.values);
-        assert_eq!(own.sums(&model, workers.clone()), all.sums(&model, workers));
+        assert_eq!(own.sums(&model, workers.clone()).unwrap(), all.sums(&model, workers).unwrap());
     }
     // The coordinator has no data at all.
     let none = read(0..0).into_application(&summaries).unwrap();
@@ -169,10 +169,14 @@ fn a_validation_set_is_the_same_for_all_data_centers() {
     let mut model = application.initial_model(Seed(1));
     model.values.iter_mut().zip(1..).for_each(|(value, at)| *value = (at % 3) as f32 - 1.0);
     let own: Vec<_> =
-        [0..1, 1..4, 4..6].map(|workers| application.sums(&model, workers).metric).into();
+        [0..1, 1..4, 4..6].map(|workers| application.sums(&model, workers).unwrap().metric).into();
     assert_eq!(own[0].weight, 40.0);
     assert!(own.iter().all(|sum| sum == &own[0]), "{own:?}");
-    assert_eq!(application.sums(&model, 0..6).objective.weight, 120.0, "nothing else is held out");
+    assert_eq!(
+        application.sums(&model, 0..6).unwrap().objective.weight,
+        120.0,
+        "nothing else is held out"
+    );
 
     // In one place for all data centers it is the same.
     let all = write("all", &labelled(rows(0)));
@@ -187,7 +191,7 @@ fn a_validation_set_is_the_same_for_all_data_centers() {
         Some(&validation),
     )
     .unwrap();
-    let each = [0..1, 1..4, 4..6].map(|workers| shared.sums(&model, workers).metric);
+    let each = [0..1, 1..4, 4..6].map(|workers| shared.sums(&model, workers).unwrap().metric);
     assert!(each.iter().all(|sum| sum == &own[0]), "{each:?} {own:?}");
 
     // Data centers with other validation sets do not go together, and generated data has none.

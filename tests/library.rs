@@ -109,7 +109,7 @@ fn a_run_leaves_its_final_model_with_what_it_was_trained_by() {
         let values: Vec<f32> = numbers.map(|bytes| f32::from_le_bytes(*bytes)).collect();
         assert_eq!(values, model.table(id));
     }
-    let trained = application.evaluate(&model);
+    let trained = application.evaluate(&model).unwrap();
     assert!((trained.objective - outcome.summary.objective).abs() < 1e-9);
 
     let (_, header) = SafeTensors::read_metadata(&file).unwrap();

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gaia_config::{Plan, RunFile};
-use gaia_core::application::{Application, EvaluationSums, Metric, Task};
+use gaia_core::application::{Application, ApplicationError, EvaluationSums, Metric, Task};
 use gaia_core::sync::{LocalStepsConfig, RemoteSync};
 use gaia_core::types::{Clock, Deltas, Model, ModelLayout, Seed, TableId, TableRows};
 use gaia_data::synthetic;
@@ -128,7 +128,7 @@ fn a_model_as_wrong_as_a_stale_copy_can_be_is_sampled_and_judged() {
                 assert_eq!(row.iter().sum::<f32>(), 0.0, "a token leaves as often as it comes");
             }
         }
-        let judged = app.evaluate(&model);
+        let judged = app.evaluate(&model).unwrap();
         if wrong.is_finite() {
             assert!(judged.objective.is_finite() && judged.metric.is_finite(), "{wrong}");
         }
@@ -141,13 +141,13 @@ fn a_copy_is_judged_by_its_words_alone_and_not_by_the_names_of_topics() {
     let mut model = app.initial_model(SEED);
     let mut tasks = tasks(&*app, 1);
     (0..8).for_each(|at| clock(&mut tasks, &mut model, at));
-    let judged = app.evaluate(&model);
+    let judged = app.evaluate(&model).unwrap();
     let mut other = model.clone();
     other.table_mut(TOPICS).fill(1.0);
-    assert_eq!(app.evaluate(&other), judged, "totals of another moment win nothing");
+    assert_eq!(app.evaluate(&other).unwrap(), judged, "totals of another moment win nothing");
     let width = other.row(TOPICS, 0).len();
     other.table_mut(WORD_TOPIC).chunks_mut(width).for_each(<[f32]>::reverse);
-    let renamed = app.evaluate(&other);
+    let renamed = app.evaluate(&other).unwrap();
     assert!((renamed.objective / judged.objective - 1.0).abs() < 1e-5);
     assert!((renamed.metric / judged.metric - 1.0).abs() < 1e-4);
 }
@@ -197,12 +197,12 @@ fn reach(split: Split, seed: Seed) -> Reached {
     for (count, probability) in planted.table_mut(WORD_TOPIC).iter_mut().zip(&made.words) {
         *count = 1e6 * probability;
     }
-    let best = app.evaluate(&planted);
+    let best = app.evaluate(&planted).expect("data in memory");
     let mut model = app.initial_model(seed.child("model"));
-    let start = app.evaluate(&model);
+    let start = app.evaluate(&model).expect("data in memory");
     let mut tasks = tasks(&*app, 6);
     (0..160).for_each(|at| clock(&mut tasks, &mut model, at));
-    let reached = app.evaluate(&model);
+    let reached = app.evaluate(&model).expect("data in memory");
     Reached {
         start: start.objective / best.objective,
         objective: reached.objective / best.objective,
@@ -401,7 +401,11 @@ impl Application for Telling {
         self.0.workers()
     }
 
-    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+    fn sums(
+        &self,
+        model: &Model,
+        workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError> {
         self.0.sums(model, workers)
     }
 

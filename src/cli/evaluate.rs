@@ -6,7 +6,7 @@ use super::trained::Trained;
 use super::{EvaluateFlags, Failure, Terminal};
 use crate::applications::{Applications, build_with};
 use gaia_core::application::Evaluation;
-use gaia_data::TrainedOver;
+use gaia_data::{DataError, TrainedOver};
 use gaia_model::MetricValue;
 use gaia_report::{Paint, TrainedEvaluation, evaluation_block};
 
@@ -54,7 +54,10 @@ pub(super) fn evaluate(
             let application = application.map_err(|error| trained.failed(error))?;
             let model = trained.model.model(application.layout(), &application.attachments());
             let model = model.map_err(|error| Failure::Data(error.into()))?;
-            (application.metric(), application.evaluate(&model), application.describe())
+            let evaluation = application
+                .evaluate(&model)
+                .map_err(|error| trained.failed(DataError::Application(error.into_inner())))?;
+            (application.metric(), evaluation, application.describe())
         }
     };
 

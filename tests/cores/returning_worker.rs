@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gaia_core::application::{Task, TaskError, Work};
+use gaia_core::application::{ApplicationError, Task, Work};
 use gaia_core::node::{RowsRead, WorkerMessage};
 use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};
 use gaia_core::types::{
@@ -19,7 +19,11 @@ impl Task for Idler {
         RowSet::all(&self.0)
     }
 
-    fn iterate(&mut self, _clock: Clock, _model: &Model) -> Result<(Deltas, Work), TaskError> {
+    fn iterate(
+        &mut self,
+        _clock: Clock,
+        _model: &Model,
+    ) -> Result<(Deltas, Work), ApplicationError> {
         Ok((Deltas::none(&self.0), Work::default()))
     }
 }

@@ -257,7 +257,7 @@ fn check(app: &dyn Application, clocks: u64, step: f64, objective: impl Fn(&[f64
     let mut model = Model::zeros(app.layout().clone());
     model.values.iter_mut().for_each(|value| *value = 0.7 * number(&mut random));
     let exact: Vec<f64> = model.values.iter().map(|&value| f64::from(value)).collect();
-    let evaluated = app.evaluate(&model).objective;
+    let evaluated = app.evaluate(&model).expect("data in memory").objective;
     assert!((evaluated / objective(&exact) - 1.0).abs() < 1e-6, "{evaluated}");
 
     let mut moved = vec![0.0; exact.len()];

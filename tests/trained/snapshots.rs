@@ -61,7 +61,7 @@ fn a_snapshot_is_the_model_of_its_evaluation() {
             assert_eq!(description.metric.value, progress.metric);
             if driver == "simulated" {
                 // Under BSP all copies are the one that was evaluated.
-                assert_eq!(application.evaluate(&model).metric, progress.metric);
+                assert_eq!(application.evaluate(&model).unwrap().metric, progress.metric);
             }
             assert_eq!(snapshot.is_best, progress.metric < best, "{driver}");
             best = best.min(progress.metric);

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::DataError;
-use gaia_core::application::{Application, Attachment, EvaluationSums, Metric, Task};
+use gaia_core::application::{
+    Application, ApplicationError, Attachment, EvaluationSums, Metric, Task,
+};
 use gaia_core::types::{Clock, Model, ModelLayout, Seed};
 use gaia_model::TrainedModel;
 
@@ -53,7 +55,11 @@ impl Application for Initialized {
         self.application.workers()
     }
 
-    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+    fn sums(
+        &self,
+        model: &Model,
+        workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError> {
         self.application.sums(model, workers)
     }
 

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use gaia_config::{EvaluatePlace, Plan};
-use gaia_core::application::{Application, Evaluation, EvaluationSums, Metric};
+use gaia_core::application::{Application, ApplicationError, Evaluation, EvaluationSums, Metric};
 use gaia_core::server::Server;
 use gaia_core::topology::Topology;
 use gaia_core::types::{DcId, Model, ShardLayout};
@@ -75,12 +75,15 @@ fn workers_of(topology: &Topology, dc: DcId) -> Range<usize> {
 }
 
 /// Evaluates the copies of servers, with `shards` shards in each data center.
+///
+/// # Errors
+/// Those of the application.
 pub(crate) fn evaluate_copies(
     servers: &[Server],
     shards: usize,
     application: &Arc<dyn Application>,
     data: &EvaluationData,
-) -> CopyEvaluations {
+) -> Result<CopyEvaluations, ApplicationError> {
     let layouts: Vec<ShardLayout> =
         servers[..shards].iter().map(|server| server.layout().clone()).collect();
     let copies: Vec<(DcId, Vec<&[f32]>)> = servers
@@ -112,12 +115,15 @@ pub(crate) fn assemble<'a>(
 
 /// Evaluates the copies of data centers, given by shard. Copies that are equal and are evaluated on the same data are
 /// evaluated once.
+///
+/// # Errors
+/// Those of the application.
 pub(crate) fn evaluate_values<V: AsRef<[f32]> + Sync>(
     copies: &[(DcId, Vec<V>)],
     layouts: &[ShardLayout],
     application: &Arc<dyn Application>,
     data: &EvaluationData,
-) -> CopyEvaluations {
+) -> Result<CopyEvaluations, ApplicationError> {
     let (_, first) = &copies[0];
     let equals_first: Vec<bool> = copies
         .iter()
@@ -131,19 +137,22 @@ pub(crate) fn evaluate_values<V: AsRef<[f32]> + Sync>(
         |copy: &[V]| assemble(layouts.iter().zip(copy.iter().map(AsRef::as_ref)), application);
     match data {
         EvaluationData::All => {
-            let of_first = application.evaluate(&model(first));
+            let of_first = application.evaluate(&model(first))?;
             let copies = copies.par_iter().zip(&equals_first).map(|((dc, copy), equal)| {
-                let evaluation = if *equal { of_first } else { application.evaluate(&model(copy)) };
-                (*dc, evaluation)
+                let evaluation =
+                    if *equal { of_first } else { application.evaluate(&model(copy))? };
+                Ok((*dc, evaluation))
             });
-            CopyEvaluations::of_worst(copies.collect(), equal)
+            let copies = copies.collect::<Result<_, ApplicationError>>()?;
+            Ok(CopyEvaluations::of_worst(copies, equal))
         }
         EvaluationData::Own(workers) => {
             let sums = copies.par_iter().map(|(dc, copy)| {
-                (*dc, application.sums(&model(copy), workers[dc.index()].clone()))
+                Ok((*dc, application.sums(&model(copy), workers[dc.index()].clone())?))
             });
-            let sums: Vec<(DcId, EvaluationSums)> = sums.collect();
-            CopyEvaluations::of_sums(application.metric(), &sums, equal)
+            let sums: Vec<(DcId, EvaluationSums)> =
+                sums.collect::<Result<_, ApplicationError>>()?;
+            Ok(CopyEvaluations::of_sums(application.metric(), &sums, equal))
         }
     }
 }

@@ -31,7 +31,7 @@ use self::cluster::Blueprint;
 use self::trained::Figures;
 use gaia_checkpoint::{CheckpointError, Keeper};
 use gaia_config::{DriverKind, LostWorkers, Plan};
-use gaia_core::application::{Application, Attachment, TaskError};
+use gaia_core::application::{Application, ApplicationError, Attachment};
 use gaia_core::server::PeerError;
 use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
@@ -142,8 +142,11 @@ pub enum RunError {
         /// The name of the worker.
         worker: String,
         /// The reason of the application.
-        reason: TaskError,
+        reason: ApplicationError,
     },
+    /// Copies cannot be evaluated.
+    #[error("evaluating the copies: {0}")]
+    Evaluation(ApplicationError),
     /// A part of the run panicked, such as an application's task.
     #[error("{part} panicked: {message}")]
     Panicked {

@@ -1,9 +1,9 @@
 //! The contract between an application and the workers that run it.
 
+mod application_error;
 mod attachment;
 mod evaluation;
 mod names;
-mod task_error;
 
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, Range};
@@ -13,10 +13,10 @@ use crate::types::{
     Clock, Deltas, Model, ModelLayout, Persist, Restorer, RowSet, Saved, Saver, Seed, StateError,
 };
 
+pub use application_error::ApplicationError;
 pub use attachment::Attachment;
 pub use evaluation::{Aggregation, Direction, Evaluation, EvaluationSums, Metric, WeightedSum};
 pub use names::{Name, Names};
-pub use task_error::TaskError;
 
 /// One machine-learning application over data that is already split among workers.
 ///
@@ -43,11 +43,21 @@ pub trait Application: Send + Sync {
     /// one worker's, so that the sums of all workers are those of all data.
     ///
     /// In the real driver a process has the examples of its own data center alone, and is asked for no others.
-    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums;
+    ///
+    /// # Errors
+    /// Where the examples are gone, or what the application calls has failed. The run then ends with this error.
+    fn sums(
+        &self,
+        model: &Model,
+        workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError>;
 
     /// Evaluates one copy on the data of all data centers.
-    fn evaluate(&self, model: &Model) -> Evaluation {
-        self.metric().evaluation(self.sums(model, 0..self.workers()))
+    ///
+    /// # Errors
+    /// As [`Self::sums`].
+    fn evaluate(&self, model: &Model) -> Result<Evaluation, ApplicationError> {
+        Ok(self.metric().evaluation(self.sums(model, 0..self.workers())?))
     }
 
     /// The name of the held-out metric, how it follows from its mean, and its direction.
@@ -110,7 +120,7 @@ pub trait Task: Send {
     /// # Errors
     /// Where the task cannot go on: its data is gone, or what it calls has failed. The run then ends with this error and the
     /// name of the worker, and the task is not used again.
-    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError>;
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError>;
 
     /// The mean loss of a complete, fresh copy over at most `examples` examples of this worker, and the work done.
     ///

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::application::{Task, TaskError, Work};
+use crate::application::{ApplicationError, Task, Work};
 use crate::node::{RowsRead, WorkerMessage};
 use crate::persist;
 use crate::store::{ShardDeltas, ShardRows};
@@ -186,7 +186,7 @@ impl Worker {
     ///
     /// # Panics
     /// Unless the worker has output [`WorkerOutput::Compute`].
-    pub fn compute(&mut self) -> Result<Work, TaskError> {
+    pub fn compute(&mut self) -> Result<Work, ApplicationError> {
         let State::Computing { deltas } = &mut self.state else {
             panic!("{} computes once it has read", self.id);
         };

@@ -112,7 +112,8 @@ impl TrainedOver {
             Given::Sparse(examples) => examples.check_labels()?,
             Given::Documents(..) => {}
         }
-        Ok(self.given.application().evaluate(&self.model))
+        let evaluated = self.given.application().evaluate(&self.model);
+        evaluated.map_err(|error| DataError::Application(error.into_inner()))
     }
 
     /// What the metric is.

@@ -101,7 +101,7 @@ async fn conduct(
         monitor.recorder.lan_bytes += remains.lan_bytes;
     }
 
-    let ended = Ended::of(&cluster, application, &EvaluationData::of(plan));
+    let ended = Ended::of(&cluster, application, &EvaluationData::of(plan))?;
     let wall = started.elapsed();
 
     Ok(monitor.outcome(application.as_ref(), ended, &carried, wall))
@@ -309,11 +309,9 @@ impl Conductor<'_, '_> {
 
     fn on_evaluated(
         &mut self,
-        evaluated: Result<(Evaluation, Evaluated), String>,
+        evaluated: Result<(Evaluation, Evaluated), RunError>,
     ) -> Result<(), RunError> {
-        let part = "the evaluation".into();
-        let (evaluation, (results, model)) =
-            evaluated.map_err(|message| RunError::Panicked { part, message })?;
+        let (evaluation, (results, model)) = evaluated?;
         let (now, coordinator) = (self.now(), &mut self.cluster.coordinator);
         let clock = evaluation.clock;
         self.monitor.handle_results(now, coordinator, evaluation, &results);

@@ -15,7 +15,7 @@ use tokio::time::{self, sleep_until};
 use crate::cost::CostModel;
 use crate::run_loop::NodeReport;
 use crate::{RunError, message_of};
-use gaia_core::application::{TaskError, Work};
+use gaia_core::application::{ApplicationError, Work};
 use gaia_core::link::quantum;
 use gaia_core::node::{Lane, ServerInput};
 use gaia_core::server::{Server, ServerOutput};
@@ -59,7 +59,7 @@ pub(super) struct Remains {
 /// An iteration that has run: what came of it, or the message of its panic.
 struct Computed {
     worker: Box<Worker>,
-    work: Result<Result<Work, TaskError>, String>,
+    work: Result<Result<Work, ApplicationError>, String>,
     asked: time::Instant,
 }
 

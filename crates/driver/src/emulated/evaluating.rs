@@ -7,9 +7,9 @@ use tokio::task::JoinHandle;
 
 use crate::blocking::beside;
 use crate::copies::{CopyEvaluations, EvaluationData, assemble, evaluate_values};
-use crate::message_of;
 use crate::run_loop::{Evaluation, Evaluations};
-use gaia_core::application::Application;
+use crate::{RunError, message_of};
+use gaia_core::application::{Application, ApplicationError};
 use gaia_core::types::{DcId, Model, ServerId, ShardLayout};
 
 /// The evaluations of a run.
@@ -20,7 +20,7 @@ pub(super) struct Evaluating {
     data: EvaluationData,
     /// Whether the model is to be returned with the results of the evaluation in progress.
     with_model: bool,
-    results: Option<JoinHandle<Evaluated>>,
+    results: Option<JoinHandle<Result<Evaluated, ApplicationError>>>,
 }
 
 /// The results of an evaluation, and the first copy if it was asked for.
@@ -67,27 +67,31 @@ impl Evaluating {
         let (layouts, application) = (self.layouts.clone(), self.application.clone());
         let (data, with_model) = (self.data.clone(), self.with_model);
         self.results = Some(beside(move || {
-            let results = evaluate_values(&copies, &layouts, &application, &data);
+            let results = evaluate_values(&copies, &layouts, &application, &data)?;
             let first = with_model.then(|| copies[0].1.iter().map(Vec::as_slice));
-            (results, first.map(|copy| assemble(layouts.iter().zip(copy), &application)))
+            Ok((results, first.map(|copy| assemble(layouts.iter().zip(copy), &application))))
         }));
     }
 
     /// Waits for the results. Waits forever if no copies are being evaluated. Cancel safe.
     ///
     /// # Errors
-    /// The message of a panic in the evaluation.
-    pub(super) async fn evaluated(&mut self) -> Result<(Evaluation, Evaluated), String> {
+    /// [`RunError::Evaluation`], and [`RunError::Panicked`] where the evaluation has panicked.
+    pub(super) async fn evaluated(&mut self) -> Result<(Evaluation, Evaluated), RunError> {
         let Some(results) = &mut self.results else { return std::future::pending().await };
         let results = results.await;
 
         self.results = None;
         let evaluation = self.evaluations.finish();
         match results {
-            Ok(results) => Ok((evaluation, results)),
-            Err(error) => Err(error
-                .try_into_panic()
-                .map_or_else(|error| error.to_string(), |panic| message_of(&*panic))),
+            Ok(results) => Ok((evaluation, results.map_err(RunError::Evaluation)?)),
+            Err(error) => {
+                let part = "the evaluation".into();
+                let message = error
+                    .try_into_panic()
+                    .map_or_else(|error| error.to_string(), |panic| message_of(&*panic));
+                Err(RunError::Panicked { part, message })
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The errors of a run over real processes, and the faults of a link.
 
-use gaia_core::application::TaskError;
+use gaia_core::application::ApplicationError;
 use std::io;
 use std::path::PathBuf;
 
@@ -174,7 +174,15 @@ pub enum RealError {
         /// The name of the worker.
         worker: String,
         /// The reason of the application.
-        reason: TaskError,
+        reason: ApplicationError,
+    },
+    /// A copy cannot be evaluated.
+    #[error("{part}: {reason}")]
+    Evaluation {
+        /// The evaluation, with the name of its worker.
+        part: String,
+        /// The reason of the application.
+        reason: ApplicationError,
     },
     /// A part of this process panicked.
     #[error("{part} panicked: {message}")]

@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::evaluations::Evaluation;
-use crate::Outcome;
 use crate::cluster::Cluster;
 use crate::copies::{CopyEvaluations, EvaluationData, evaluate_copies, first_copy};
 use crate::recorder::{AllLinkCounters, RunRecorder};
 use crate::server_stats::ServerStats;
 use crate::trained;
+use crate::{Outcome, RunError};
 use gaia_config::Plan;
 use gaia_core::application::{Application, Metric};
 use gaia_core::coordinator::{Coordinator, StopReason};
@@ -57,17 +57,21 @@ pub(crate) struct RunMonitor<'a> {
 
 impl Ended {
     /// The end of a run whose servers are all in this process.
+    ///
+    /// # Errors
+    /// [`RunError::Evaluation`].
     pub(crate) fn of(
         cluster: &Cluster,
         application: &Arc<dyn Application>,
         data: &EvaluationData,
-    ) -> Self {
+    ) -> Result<Self, RunError> {
         let Cluster { servers, shards, .. } = cluster;
-        Self {
-            results: evaluate_copies(servers, *shards, application, data),
+        Ok(Self {
+            results: evaluate_copies(servers, *shards, application, data)
+                .map_err(RunError::Evaluation)?,
             all_server_stats: ServerStats::all(servers, servers.len() / shards),
             model: first_copy(servers, *shards, application).values,
-        }
+        })
     }
 }
 
@@ -101,14 +105,18 @@ impl<'a> RunMonitor<'a> {
     }
 
     /// Evaluates at once the copies of servers that are all in this process.
+    ///
+    /// # Errors
+    /// [`RunError::Evaluation`].
     pub(crate) fn evaluate(
         &mut self,
         cluster: &mut Cluster,
         evaluation: Evaluation,
         application: &Arc<dyn Application>,
-    ) {
+    ) -> Result<(), RunError> {
         let data = self.recorder.evaluation_data();
-        let results = evaluate_copies(&cluster.servers, cluster.shards, application, &data);
+        let results = evaluate_copies(&cluster.servers, cluster.shards, application, &data)
+            .map_err(RunError::Evaluation)?;
         let clock = evaluation.clock;
         let is_due = self.is_snapshot_due(clock);
         let model = is_due.then(|| first_copy(&cluster.servers, cluster.shards, application));
@@ -116,6 +124,7 @@ impl<'a> RunMonitor<'a> {
         if let Some(model) = model {
             self.handle_model(application.as_ref(), clock, &model);
         }
+        Ok(())
     }
 
     /// Whether a snapshot of the model is due at the next evaluation, of this clock.

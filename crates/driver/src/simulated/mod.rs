@@ -114,7 +114,7 @@ pub(super) fn run(
         }
     }
 
-    let outcome = Box::new(simulation.outcome(started.elapsed()));
+    let outcome = Box::new(simulation.outcome(started.elapsed())?);
     Ok(match stopped {
         Some((clock, checkpoint)) => Ending::Interrupted { clock, checkpoint, outcome },
         None => Ending::Finished(outcome),
@@ -377,12 +377,12 @@ impl<'a> Simulation<'a> {
         RunError::Stalled { at: self.now.to_string(), waiting }
     }
 
-    fn outcome(mut self, wall: Duration) -> Outcome {
+    fn outcome(mut self, wall: Duration) -> Result<Outcome, RunError> {
         self.monitor.recorder.lan_bytes = self.lan.bytes();
         let ended =
-            Ended::of(&self.cluster, self.application, &self.monitor.recorder.evaluation_data());
+            Ended::of(&self.cluster, self.application, &self.monitor.recorder.evaluation_data())?;
         let link_counters = self.wan.link_counters();
-        self.monitor.outcome(self.application.as_ref(), ended, &link_counters, wall)
+        Ok(self.monitor.outcome(self.application.as_ref(), ended, &link_counters, wall))
     }
 }
 
@@ -422,7 +422,9 @@ impl RunDriver for Simulation<'_> {
     fn evaluate(&mut self, clock: Clock) {
         let (cluster, link_counters) = (&mut self.cluster, self.wan.link_counters());
         let evaluation = Evaluation::new(self.now, clock, &cluster.coordinator, link_counters);
-        self.monitor.evaluate(cluster, evaluation, self.application);
+        if let Err(error) = self.monitor.evaluate(cluster, evaluation, self.application) {
+            self.failed.get_or_insert(error);
+        }
     }
 
     fn on_stop(&mut self, reason: StopReason) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rand_core::Rng;
 
 use gaia_core::application::{
-    Aggregation, Application, Direction, EvaluationSums, Metric, Task, TaskError, Work,
+    Aggregation, Application, ApplicationError, Direction, EvaluationSums, Metric, Task, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, Random, Restorer, RowSet, Saved, Saver, Seed, StateError,
@@ -61,8 +61,12 @@ impl Application for Counting {
         0
     }
 
-    fn sums(&self, _model: &Model, _workers: Range<usize>) -> EvaluationSums {
-        EvaluationSums::default()
+    fn sums(
+        &self,
+        _model: &Model,
+        _workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError> {
+        Ok(EvaluationSums::default())
     }
 
     fn metric(&self) -> Metric {
@@ -91,7 +95,11 @@ impl Task for Counter {
         RowSet { tables: vec![TableRows::listed(self.rows.clone())] }
     }
 
-    fn iterate(&mut self, _clock: Clock, _model: &Model) -> Result<(Deltas, Work), TaskError> {
+    fn iterate(
+        &mut self,
+        _clock: Clock,
+        _model: &Model,
+    ) -> Result<(Deltas, Work), ApplicationError> {
         let mut deltas = Deltas::none(&self.layout);
         let width = self.layout.tables()[0].width;
         for row in &self.rows {

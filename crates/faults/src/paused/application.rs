@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::cluster::application::Counting;
 use gaia_config::Plan;
-use gaia_core::application::{Application, EvaluationSums, Metric, Task, TaskError, Work};
+use gaia_core::application::{Application, ApplicationError, EvaluationSums, Metric, Task, Work};
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError, WorkerId,
 };
@@ -84,7 +84,11 @@ impl Application for Watched {
         self.counting.workers()
     }
 
-    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+    fn sums(
+        &self,
+        model: &Model,
+        workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError> {
         self.counting.sums(model, workers)
     }
 
@@ -116,7 +120,7 @@ impl Task for WatchedTask {
         self.task.rows(clock)
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
         self.worked.lock().unwrap().insert(self.worker);
         self.task.iterate(clock, model)
     }

@@ -21,8 +21,8 @@ use crate::divided::{Divided, pieces};
 use crate::examples::SparseExamples;
 use crate::kernels::vector::softplus;
 use gaia_core::application::{
-    Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Names, Task,
-    TaskError, WeightedSum, Work,
+    Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
+    Names, Task, WeightedSum, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -168,15 +168,19 @@ impl Application for LogisticRegression {
         })
     }
 
-    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+    fn sums(
+        &self,
+        model: &Model,
+        workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError> {
         let Shared { config, examples, .. } = &*self.shared;
         let Divided { train, test, train_parts, test_parts, .. } = examples;
         let loss = |example| loss(model, train, example, config.regularization);
         let is_right = |example| f64::from(u8::from(is_right(model, test, example)));
-        EvaluationSums {
+        Ok(EvaluationSums {
             objective: sum(&pieces(train_parts, workers.clone(), EVALUATION_CHUNK), loss),
             metric: sum(&pieces(test_parts, workers, EVALUATION_CHUNK), is_right),
-        }
+        })
     }
 
     fn metric(&self) -> Metric {
@@ -245,7 +249,7 @@ impl Task for SparseDescent {
         RowSet { tables: vec![TableRows::listed(self.rows.clone()), TableRows::All] }
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
         self.prepare(clock);
 
         let shared = &self.shared;

@@ -27,8 +27,8 @@ use crate::examples::Ratings;
 use crate::kernels::factorization::{Rating, descend, predict};
 use crate::kernels::vector::square_norm;
 use gaia_core::application::{
-    Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Names, Task,
-    TaskError, WeightedSum, Work,
+    Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
+    Names, Task, WeightedSum, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -253,7 +253,11 @@ impl Application for MatrixFactorization {
         })
     }
 
-    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+    fn sums(
+        &self,
+        model: &Model,
+        workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError> {
         let shared = &self.shared;
         let Divided { train, test, train_parts, test_parts, .. } = &shared.ratings;
         let (users, items) = (shared.penalties(model, USERS), shared.penalties(model, ITEMS));
@@ -262,10 +266,10 @@ impl Application for MatrixFactorization {
             shared.square_error(model, train, at) + penalty
         };
         let error = |at: usize| shared.square_error(model, test, at);
-        EvaluationSums {
+        Ok(EvaluationSums {
             objective: sum(&pieces(train_parts, workers.clone(), EVALUATION_CHUNK), loss),
             metric: sum(&pieces(test_parts, workers, EVALUATION_CHUNK), error),
-        }
+        })
     }
 
     fn metric(&self) -> Metric {
@@ -366,7 +370,7 @@ impl Task for Descent {
         RowSet { tables: vec![self.users.listed(), self.items.listed()] }
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
         self.prepare(clock);
 
         let shared = &self.shared;

@@ -23,8 +23,8 @@ use crate::examples::{DenseExamples, Shape};
 use crate::kernels::vector::axpy;
 use crate::layers::{Activations, Stack};
 use gaia_core::application::{
-    Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Names, Task,
-    TaskError, WeightedSum, Work,
+    Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
+    Names, Task, WeightedSum, Work,
 };
 use gaia_core::types::{
     Clock, Content, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
@@ -168,7 +168,11 @@ impl Application for Network {
     }
 
     /// Every example pays for all weights, as the mean does.
-    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+    fn sums(
+        &self,
+        model: &Model,
+        workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError> {
         let Shared { training, stack, examples, .. } = &*self.shared;
         let decay = 0.5 * training.weight_decay * stack.square_weights(model);
         let of_worker = |worker: usize| {
@@ -187,7 +191,7 @@ impl Application for Network {
             }
         };
         let all: Vec<EvaluationSums> = workers.into_par_iter().map(of_worker).collect();
-        all.into_iter().sum()
+        Ok(all.into_iter().sum())
     }
 
     fn metric(&self) -> Metric {
@@ -243,7 +247,7 @@ impl Task for GradientDescent {
         RowSet::all(self.shared.stack.layout())
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
         let shared = &self.shared;
         let Shared { stack, examples: Divided { train, .. }, training, .. } = &**shared;
         let batch = self.visits.batch(clock);

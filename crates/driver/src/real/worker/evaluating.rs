@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::blocking::beside;
 use crate::cluster::{Blueprint, digest};
 use crate::message_of;
-use gaia_core::application::{Application, EvaluationSums};
+use gaia_core::application::{Application, ApplicationError, EvaluationSums};
 use gaia_core::types::{Model, ShardId, ShardLayout, WorkerId};
 
 /// The evaluations of one worker.
@@ -32,11 +32,14 @@ struct Collecting {
     missing: BTreeSet<ShardId>,
 }
 
-/// What a worker has found, or the message of a panic.
+/// What a worker has found, the error of the application, or the message of a panic.
 pub(super) struct Evaluated {
     pub(super) ticket: u64,
-    pub(super) found: Result<(EvaluationSums, u64), String>,
+    pub(super) found: Result<Result<Found, ApplicationError>, String>,
 }
+
+/// The sums over the worker's examples, and a digest of the copy that they are of.
+pub(super) type Found = (EvaluationSums, u64);
 
 impl Evaluating {
     pub(in crate::real) fn new(
@@ -90,7 +93,10 @@ impl Evaluating {
         };
         let (application, worker) = (self.application.clone(), self.worker);
         self.running = Some(beside(move || {
-            let evaluate = || (application.sums(&model, worker..worker + 1), digest(&model.values));
+            let evaluate = || {
+                let sums = application.sums(&model, worker..worker + 1)?;
+                Ok((sums, digest(&model.values)))
+            };
             let found = catch_unwind(AssertUnwindSafe(evaluate));
             Evaluated { ticket, found: found.map_err(|panic| message_of(&*panic)) }
         }));

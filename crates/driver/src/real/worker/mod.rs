@@ -28,14 +28,14 @@ use crate::real::node::node_log::NodeLog;
 use crate::real::worker::evaluating::{Evaluated, Evaluating};
 use crate::real::worker::servers::{FromServer, Servers};
 use crate::real::{Exit, HEARTBEAT, NearServer, NextRequests, NodeConfig};
-use gaia_core::application::{TaskError, Work};
+use gaia_core::application::{ApplicationError, Work};
 use gaia_core::coordinator::ServerProcess;
 use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};
 use gaia_core::types::{Clock, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
 use gaia_core::worker::Worker;
 
 /// A worker after its iteration, with what came of it or the message of its panic.
-type Ran = (Box<Worker>, Result<Result<Work, TaskError>, String>);
+type Ran = (Box<Worker>, Result<Result<Work, ApplicationError>, String>);
 
 /// A running worker.
 struct WorkerNode {
@@ -284,10 +284,11 @@ impl WorkerNode {
         coordinator: &CoordinatorClient,
     ) -> Result<(), RealError> {
         let Evaluated { ticket, found } = evaluated;
-        let (sums, digest) = found.map_err(|message| {
-            let part = format!("the evaluation at {}", self.context.name());
-            RealError::Panicked { part, message }
-        })?;
+        let part = format!("the evaluation at {}", self.context.name());
+        let (sums, digest) = match found {
+            Ok(found) => found.map_err(|reason| RealError::Evaluation { part, reason })?,
+            Err(message) => return Err(RealError::Panicked { part, message }),
+        };
         coordinator.report(&Report::Evaluated { ticket, sums, digest }).await;
         Ok(())
     }

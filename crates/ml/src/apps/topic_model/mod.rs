@@ -30,7 +30,7 @@ use crate::apps::sampled::sampled;
 use crate::divided::{Divided, Parts};
 use crate::examples::Documents;
 use gaia_core::application::{
-    Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Task,
+    Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric, Task,
 };
 use gaia_core::types::{Clock, Model, ModelLayout, Seed, TableId, TableLayout};
 
@@ -149,7 +149,11 @@ impl Application for TopicModel {
 
     /// Minus the log-likelihood per token of training documents, and of the unseen halves of held-out ones, both given the
     /// copy's words by topic and nothing else.
-    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+    fn sums(
+        &self,
+        model: &Model,
+        workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError> {
         let TopicModelConfig { topics, alpha, beta, .. } = self.shared.config;
         let words = WordProbabilities::from_counts(topics, model.table(WORD_TOPIC), beta);
         let Divided { train, train_parts, test_parts, .. } = &self.shared.documents;
@@ -165,7 +169,7 @@ impl Application for TopicModel {
             }
         };
         let all: Vec<EvaluationSums> = workers.into_par_iter().map(of_worker).collect();
-        all.into_iter().sum()
+        Ok(all.into_iter().sum())
     }
 
     fn metric(&self) -> Metric {

@@ -7,7 +7,7 @@ use super::{Shared, TOPICS, WORD_TOPIC};
 use crate::apps::visits::Visits;
 use crate::divided::Divided;
 use crate::kernels::topics::{Counts, DocumentTopics, Token, TopicSampler};
-use gaia_core::application::{Task, TaskError, Work};
+use gaia_core::application::{ApplicationError, Task, Work};
 use gaia_core::types::{
     Clock, Deltas, Model, Restorer, RowSet, Saved, Saver, Seed, StateError, TableDeltas, TableRows,
 };
@@ -127,7 +127,7 @@ impl Task for Resampling {
         RowSet { tables: vec![words, TableRows::listed(totals)] }
     }
 
-    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), TaskError> {
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
         self.prepare(clock);
 
         let batch = &mut self.batch;

@@ -1,13 +1,14 @@
-//! Why a task cannot go on.
+//! Why an application cannot go on.
 
 use std::error::Error;
 
-/// Why a task cannot go on: a reason of the application. It ends the run with the name of the worker.
+/// Why an application cannot go on: a reason of its own, such as data that is gone. It ends the run, with the name of the
+/// worker where a task has failed.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct TaskError(Box<dyn Error + Send + Sync>);
+pub struct ApplicationError(Box<dyn Error + Send + Sync>);
 
-impl TaskError {
+impl ApplicationError {
     /// The error with this reason, such as a text or an error of the application's own.
     pub fn new(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(reason.into())

@@ -4,23 +4,27 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::examples::{DenseExamples, Documents, Ratings, SparseExamples};
+use crate::pieces::Piece;
+use crate::stored::StoredParts;
 
 /// The examples of every worker of a run, as ascending positions among the examples that a process has.
 pub type Parts = Vec<Arc<[u32]>>;
 
 /// The examples that a process has, and which worker of the run has which of them.
 ///
-/// Of workers whose examples are elsewhere the parts are empty.
-#[derive(Clone, Debug, PartialEq)]
+/// Of workers whose examples are in other processes the parts are empty.
+#[derive(Clone)]
 pub struct Divided<E> {
-    /// The examples that train.
+    /// The examples that train, as far as they are in memory.
     pub train: E,
-    /// The examples that are held out.
+    /// The examples that are held out, as far as they are in memory.
     pub test: E,
     /// The positions in `train` that each worker has.
     pub train_parts: Parts,
     /// The positions in `test` that each worker has.
     pub test_parts: Parts,
+    /// The examples of each worker whose examples are not in memory. Its parts are then empty.
+    pub stored: Vec<Option<StoredParts<E>>>,
     /// Training examples of all workers, wherever they are.
     pub train_total: usize,
     /// Held-out examples of all workers, wherever they are.
@@ -28,7 +32,7 @@ pub struct Divided<E> {
 }
 
 /// Examples of one kind.
-pub trait Examples: Sized {
+pub trait Examples: Sized + Send + Sync {
     /// How many there are.
     fn len(&self) -> usize;
 
@@ -43,6 +47,11 @@ pub trait Examples: Sized {
 
     /// Adds examples of the same shape.
     fn append(&mut self, other: Self);
+
+    /// What some of them weigh in an objective: their number, of documents their tokens.
+    fn weight(&self, positions: &[u32]) -> u64 {
+        positions.len() as u64
+    }
 }
 
 impl<E: Examples> Divided<E> {
@@ -50,7 +59,8 @@ impl<E: Examples> Divided<E> {
     pub fn new(train: E, test: E, train_parts: Parts) -> Self {
         let (train_total, test_total) = (train.len(), test.len());
         let test_parts = runs(test_total, train_parts.len());
-        Self { train, test, train_parts, test_parts, train_total, test_total }
+        let stored = vec![None; train_parts.len()];
+        Self { train, test, train_parts, test_parts, stored, train_total, test_total }
     }
 
     /// All examples of a run, divided by `train_parts`. The workers of each data center, of which `workers` has the numbers,
@@ -75,7 +85,23 @@ impl<E: Examples> Divided<E> {
         };
         let test_parts = workers.iter().enumerate().flat_map(of_data_center).collect();
         let (train_total, test_total) = (train.len(), test.len());
-        Self { train, test, train_parts, test_parts, train_total, test_total }
+        let stored = vec![None; train_parts.len()];
+        Self { train, test, train_parts, test_parts, stored, train_total, test_total }
+    }
+
+    /// Examples of workers that are not in memory. `none` is no example, of their shape.
+    pub fn stored(none: E, workers: Vec<StoredParts<E>>) -> Self {
+        let absent = || workers.iter().map(|_| Arc::from([])).collect();
+        let total = |part: fn(&StoredParts<E>) -> usize| workers.iter().map(part).sum();
+        Self {
+            test: none.select(&[]),
+            train: none,
+            train_parts: absent(),
+            test_parts: absent(),
+            train_total: total(|parts| parts.train.len()),
+            test_total: total(|parts| parts.test.len()),
+            stored: workers.into_iter().map(Some).collect(),
+        }
     }
 
     /// No examples of no workers. `train` and `test` have the shape of those that will be added.
@@ -96,6 +122,7 @@ impl<E: Examples> Divided<E> {
         };
         self.train_parts.extend(moved(other.train_parts, self.train.len()));
         self.test_parts.extend(moved(other.test_parts, self.test.len()));
+        self.stored.extend(other.stored);
         self.train_total += other.train_total;
         self.test_total += other.test_total;
         self.train.append(other.train);
@@ -107,19 +134,54 @@ impl<E: Examples> Divided<E> {
         let absent = || (0..workers).map(|_| Arc::from([]));
         self.train_parts.extend(absent());
         self.test_parts.extend(absent());
+        self.stored.extend((0..workers).map(|_| None));
         self.train_total += train;
         self.test_total += test;
     }
 
+    /// The training examples of a worker.
+    pub fn train_len(&self, worker: usize) -> usize {
+        match &self.stored[worker] {
+            None => self.train_parts[worker].len(),
+            Some(parts) => parts.train.len(),
+        }
+    }
+
     /// The number of training examples of all workers for each one of this worker.
     pub fn ratio(&self, worker: usize) -> f64 {
-        self.train_total as f64 / self.train_parts[worker].len() as f64
+        self.train_total as f64 / self.train_len(worker) as f64
+    }
+
+    /// What the training examples of a worker weigh in an objective.
+    pub(crate) fn train_weight(&self, worker: usize) -> u64 {
+        match &self.stored[worker] {
+            None => self.train.weight(&self.train_parts[worker]),
+            Some(parts) => parts.train.weight(),
+        }
+    }
+
+    /// The training examples of some workers, those in memory in pieces of at most `length`.
+    pub(crate) fn train_pieces(&self, workers: Range<usize>, length: usize) -> Vec<Piece<'_, E>> {
+        let of_worker = |worker: usize| match &self.stored[worker] {
+            None => in_memory(&self.train, &self.train_parts[worker], length),
+            Some(parts) => Piece::of_stored(&*parts.train, usize::MAX),
+        };
+        workers.flat_map(of_worker).collect()
+    }
+
+    /// The held-out examples of some workers, those in memory in pieces of at most `length`.
+    pub(crate) fn test_pieces(&self, workers: Range<usize>, length: usize) -> Vec<Piece<'_, E>> {
+        let of_worker = |worker: usize| match &self.stored[worker] {
+            None => in_memory(&self.test, &self.test_parts[worker], length),
+            Some(parts) => Piece::of_stored(&*parts.test, usize::MAX),
+        };
+        workers.flat_map(of_worker).collect()
     }
 }
 
-/// The positions of some workers, in pieces of at most `length` positions.
-pub(crate) fn pieces(parts: &[Arc<[u32]>], workers: Range<usize>, length: usize) -> Vec<&[u32]> {
-    parts[workers].iter().flat_map(|part| part.chunks(length)).collect()
+/// A worker's examples that are in memory, in pieces of at most `length`.
+fn in_memory<'a, E>(examples: &'a E, part: &'a [u32], length: usize) -> Vec<Piece<'a, E>> {
+    part.chunks(length).map(|piece| Piece::InMemory(examples, piece)).collect()
 }
 
 /// Cuts positions into as many runs as there are workers. Their lengths differ by at most one.
@@ -146,7 +208,29 @@ macro_rules! examples {
     )*};
 }
 
-examples!(Ratings, DenseExamples, SparseExamples, Documents);
+examples!(Ratings, DenseExamples, SparseExamples);
+
+impl Examples for Documents {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn select(&self, positions: &[u32]) -> Self {
+        self.select(positions)
+    }
+
+    fn append(&mut self, other: Self) {
+        self.append(other);
+    }
+
+    fn weight(&self, positions: &[u32]) -> u64 {
+        let tokens = |&position: &u32| {
+            let (_, counts) = self.document(position as usize);
+            counts.iter().map(|&count| u64::from(count)).sum::<u64>()
+        };
+        positions.iter().map(tokens).sum()
+    }
+}
 
 #[cfg(test)]
 mod tests {

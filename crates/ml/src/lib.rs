@@ -1,8 +1,8 @@
 //! The applications, their kernels and their gradients.
 //!
 //! This crate turns data and rows of a model into deltas. It knows nothing of computer networks, files or the time: a
-//! worker passes it rows and receives deltas. Examples are in memory and partitioned over workers when they arrive here;
-//! `gaia-data` reads or generates them.
+//! worker passes it rows and receives deltas. Examples are partitioned over workers when they arrive here, in memory or to
+//! be read when they are needed; `gaia-data` reads or generates them.
 
 #![warn(missing_docs)]
 
@@ -14,5 +14,7 @@ pub mod divided;
 pub mod examples;
 pub mod kernels;
 pub mod layers;
+mod pieces;
+pub mod stored;
 
 pub use config::ConfigError;

@@ -100,7 +100,8 @@ pub(crate) fn build(
     }
     check(config, words)?;
 
-    let mut counts = TokenCounts { total: vec![0; words], before: vec![0; words] };
+    let (total, before) = (vec![0; words], vec![0; words]);
+    let mut counts = TokenCounts { total, before, before_stored: Vec::new() };
     let own = parts.iter().position(|part| part.local.is_some()).unwrap_or(0);
     for (at, part) in parts.iter().enumerate() {
         if at == own {

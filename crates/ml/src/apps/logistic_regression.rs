@@ -12,17 +12,18 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::example_names::example_names;
-use super::visits::Visits;
+use super::visits::{Batch, Visits};
 use crate::ConfigError;
 use crate::columns::{DataSource, SparseColumns};
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
 use crate::declared::DeclaredExamples;
-use crate::divided::{Divided, pieces};
+use crate::divided::Divided;
 use crate::examples::SparseExamples;
 use crate::kernels::vector::softplus;
+use crate::pieces::sum;
 use gaia_core::application::{
     Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
-    Names, Task, WeightedSum, Work,
+    Names, Task, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -96,7 +97,7 @@ struct Shared {
 
 struct SparseDescent {
     shared: Arc<Shared>,
-    visits: Visits,
+    visits: Visits<SparseExamples>,
     /// All training examples divided by those of this worker: the mean gradient of a batch counts by its inverse.
     examples_ratio: f64,
     /// The features that the batch has, ascending.
@@ -157,11 +158,7 @@ impl Application for LogisticRegression {
         let shared = self.shared.clone();
         Box::new(SparseDescent {
             examples_ratio: shared.examples.ratio(worker),
-            visits: Visits::of_size(
-                shared.examples.train_parts[worker].clone(),
-                shared.config.batch,
-                seed,
-            ),
+            visits: Visits::of_size(&shared.examples, worker, shared.config.batch, seed),
             rows: Vec::new(),
             prepared: None,
             shared,
@@ -174,12 +171,15 @@ impl Application for LogisticRegression {
         workers: Range<usize>,
     ) -> Result<EvaluationSums, ApplicationError> {
         let Shared { config, examples, .. } = &*self.shared;
-        let Divided { train, test, train_parts, test_parts, .. } = examples;
-        let loss = |example| loss(model, train, example, config.regularization);
-        let is_right = |example| f64::from(u8::from(is_right(model, test, example)));
+        let loss = |train: &SparseExamples, example: usize| {
+            loss(model, train, example, config.regularization)
+        };
+        let is_right = |test: &SparseExamples, example: usize| {
+            f64::from(u8::from(is_right(model, test, example)))
+        };
         Ok(EvaluationSums {
-            objective: sum(&pieces(train_parts, workers.clone(), EVALUATION_CHUNK), loss),
-            metric: sum(&pieces(test_parts, workers, EVALUATION_CHUNK), is_right),
+            objective: sum(&examples.train_pieces(workers.clone(), EVALUATION_CHUNK), loss)?,
+            metric: sum(&examples.test_pieces(workers, EVALUATION_CHUNK), is_right)?,
         })
     }
 
@@ -212,17 +212,20 @@ impl Shared {
 }
 
 impl SparseDescent {
-    fn prepare(&mut self, clock: Clock) {
+    fn prepare(&mut self, clock: Clock) -> Result<(), ApplicationError> {
         if self.prepared == Some(clock) {
-            return;
+            return Ok(());
         }
+        let Batch { examples: train, positions: batch, .. } =
+            self.visits.batch(clock, &self.shared.examples.train)?;
         self.rows.clear();
-        for &example in self.visits.batch(clock) {
-            self.rows.extend_from_slice(self.shared.examples.train.example(example as usize).0);
+        for &example in batch {
+            self.rows.extend_from_slice(train.example(example as usize).0);
         }
         self.rows.sort_unstable();
         self.rows.dedup();
         self.prepared = Some(clock);
+        Ok(())
     }
 }
 
@@ -245,16 +248,18 @@ impl LogisticRegression {
 
 impl Task for SparseDescent {
     fn rows(&mut self, clock: Clock) -> RowSet {
-        self.prepare(clock);
+        if let Err(error) = self.prepare(clock) {
+            self.visits.fail(error);
+        }
         RowSet { tables: vec![TableRows::listed(self.rows.clone()), TableRows::All] }
     }
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
-        self.prepare(clock);
+        self.prepare(clock)?;
 
         let shared = &self.shared;
-        let train = &shared.examples.train;
-        let batch = self.visits.batch(clock);
+        let Batch { examples: train, positions: batch, .. } =
+            self.visits.batch(clock, &shared.examples.train)?;
         if batch.is_empty() {
             return Ok((Deltas::none(&shared.layout), Work::default()));
         }
@@ -295,17 +300,17 @@ impl Task for SparseDescent {
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
-        let data = &self.shared.examples.train;
-        let sample = self.visits.sample(examples);
-        let (mut loss, mut entries) = (0.0, 0);
-        for &example in &sample {
-            let (columns, values) = data.example(example as usize);
-            let label = data.labels[example as usize];
-            loss += softplus(-f64::from(label * margin(model, columns, values)));
-            entries += columns.len();
-        }
-        let flops = FLOPS_PER_ENTRY * entries as f64 / 2.0;
-        (loss / sample.len().max(1) as f64, Work { examples: sample.len() as u64, flops })
+        self.visits.probe(&self.shared.examples.train, examples, |data, sample| {
+            let (mut loss, mut entries) = (0.0, 0);
+            for &example in sample {
+                let (columns, values) = data.example(example as usize);
+                let label = data.labels[example as usize];
+                loss += softplus(-f64::from(label * margin(model, columns, values)));
+                entries += columns.len();
+            }
+            let flops = FLOPS_PER_ENTRY * entries as f64 / 2.0;
+            (loss / sample.len().max(1) as f64, Work { examples: sample.len() as u64, flops })
+        })
     }
 }
 
@@ -365,16 +370,6 @@ fn loss(model: &Model, data: &SparseExamples, example: usize, regularization: f6
 fn is_right(model: &Model, data: &SparseExamples, example: usize) -> bool {
     let (columns, values) = data.example(example);
     (margin(model, columns, values) > 0.0) == (data.labels[example] > 0.0)
-}
-
-/// The sum over the examples in pieces, added piece by piece in order.
-fn sum(pieces: &[&[u32]], of: impl Fn(usize) -> f64 + Sync) -> WeightedSum {
-    let sums: Vec<f64> = pieces
-        .par_iter()
-        .map(|piece| piece.iter().map(|&example| of(example as usize)).sum())
-        .collect();
-    let weight = pieces.iter().map(|piece| piece.len()).sum::<usize>() as f64;
-    WeightedSum { sum: sums.iter().sum(), weight }
 }
 
 const WEIGHTS: TableId = TableId(0);

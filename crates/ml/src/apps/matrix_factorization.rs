@@ -17,18 +17,19 @@ use rand_distr::{Distribution, Normal};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::visits::Visits;
+use super::visits::{Batch, Visits};
 use crate::ConfigError;
 use crate::columns::{DataSource, RatingColumns};
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
 use crate::declared::DeclaredRatings;
-use crate::divided::{Divided, pieces};
+use crate::divided::Divided;
 use crate::examples::Ratings;
 use crate::kernels::factorization::{Rating, descend, predict};
 use crate::kernels::vector::square_norm;
+use crate::pieces::sum;
 use gaia_core::application::{
     Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
-    Names, Task, WeightedSum, Work,
+    Names, Task, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -133,7 +134,7 @@ struct Shared {
 
 struct Descent {
     shared: Arc<Shared>,
-    visits: Visits,
+    visits: Visits<Ratings>,
     users: Touched,
     items: Touched,
     batch: Vec<Rating>,
@@ -244,7 +245,7 @@ impl Application for MatrixFactorization {
         let shared = self.shared.clone();
         let batches = shared.config.clocks_per_pass;
         Box::new(Descent {
-            visits: Visits::new(shared.ratings.train_parts[worker].clone(), batches, seed),
+            visits: Visits::new(&shared.ratings, worker, batches, seed),
             users: Touched::new(shared.ratings.train.users),
             items: Touched::new(shared.ratings.train.items),
             batch: Vec::new(),
@@ -259,16 +260,16 @@ impl Application for MatrixFactorization {
         workers: Range<usize>,
     ) -> Result<EvaluationSums, ApplicationError> {
         let shared = &self.shared;
-        let Divided { train, test, train_parts, test_parts, .. } = &shared.ratings;
         let (users, items) = (shared.penalties(model, USERS), shared.penalties(model, ITEMS));
-        let loss = |at: usize| {
+        let loss = |train: &Ratings, at: usize| {
             let penalty = users[train.user[at] as usize] + items[train.item[at] as usize];
             shared.square_error(model, train, at) + penalty
         };
-        let error = |at: usize| shared.square_error(model, test, at);
+        let error = |test: &Ratings, at: usize| shared.square_error(model, test, at);
+        let ratings = &shared.ratings;
         Ok(EvaluationSums {
-            objective: sum(&pieces(train_parts, workers.clone(), EVALUATION_CHUNK), loss),
-            metric: sum(&pieces(test_parts, workers, EVALUATION_CHUNK), error),
+            objective: sum(&ratings.train_pieces(workers.clone(), EVALUATION_CHUNK), loss)?,
+            metric: sum(&ratings.test_pieces(workers, EVALUATION_CHUNK), error)?,
         })
     }
 
@@ -343,12 +344,12 @@ impl Shared {
 }
 
 impl Descent {
-    fn prepare(&mut self, clock: Clock) {
+    fn prepare(&mut self, clock: Clock) -> Result<(), ApplicationError> {
         if self.prepared == Some(clock) {
-            return;
+            return Ok(());
         }
-        let train = &self.shared.ratings.train;
-        let visited = self.visits.batch(clock);
+        let Batch { examples: train, positions: visited, .. } =
+            self.visits.batch(clock, &self.shared.ratings.train)?;
         self.users.collect(visited.iter().map(|&at| train.user[at as usize]));
         self.items.collect(visited.iter().map(|&at| train.item[at as usize]));
         self.batch.clear();
@@ -361,17 +362,20 @@ impl Descent {
             }
         }));
         self.prepared = Some(clock);
+        Ok(())
     }
 }
 
 impl Task for Descent {
     fn rows(&mut self, clock: Clock) -> RowSet {
-        self.prepare(clock);
+        if let Err(error) = self.prepare(clock) {
+            self.visits.fail(error);
+        }
         RowSet { tables: vec![self.users.listed(), self.items.listed()] }
     }
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
-        self.prepare(clock);
+        self.prepare(clock)?;
 
         let shared = &self.shared;
         let config = &shared.config;
@@ -408,11 +412,12 @@ impl Task for Descent {
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
         let Shared { ratings: Divided { train, .. }, config, .. } = &*self.shared;
-        let sample = self.visits.sample(examples);
-        let square = |at: &u32| self.shared.square_error(model, train, *at as usize);
-        let squares: f64 = sample.iter().map(square).sum();
-        let flops = FLOPS_PER_FACTOR * (sample.len() * config.rank) as f64 / 2.0;
-        (squares / sample.len().max(1) as f64, Work { examples: sample.len() as u64, flops })
+        self.visits.probe(train, examples, |train, sample| {
+            let square = |at: &u32| self.shared.square_error(model, train, *at as usize);
+            let squares: f64 = sample.iter().map(square).sum();
+            let flops = FLOPS_PER_FACTOR * (sample.len() * config.rank) as f64 / 2.0;
+            (squares / sample.len().max(1) as f64, Work { examples: sample.len() as u64, flops })
+        })
     }
 }
 
@@ -507,14 +512,6 @@ impl RatingGenerator {
         fits("data.synthetic.items", self.items, self.rank, "factors each")?;
         within("data.synthetic.noise", self.noise, 0.0, 100.0)
     }
-}
-
-/// The sum over the ratings in pieces, added piece by piece in order.
-fn sum(pieces: &[&[u32]], of: impl Fn(usize) -> f64 + Sync) -> WeightedSum {
-    let sums: Vec<f64> =
-        pieces.par_iter().map(|piece| piece.iter().map(|&at| of(at as usize)).sum()).collect();
-    let weight = pieces.iter().map(|piece| piece.len()).sum::<usize>() as f64;
-    WeightedSum { sum: sums.iter().sum(), weight }
 }
 
 /// The attachment with the names of users.

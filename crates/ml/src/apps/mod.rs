@@ -11,6 +11,7 @@ mod sampled;
 mod softmax_regression;
 mod topic_model;
 mod visits;
+mod windows;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -13,15 +13,16 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::example_names::example_names;
-use super::sampled::sampled;
-use super::visits::Visits;
+use super::sampled::Sampled;
+use super::visits::{Batch, Visits};
 use crate::columns::{DataSource, DenseColumns};
 use crate::config::{ConfigError, RateDecay, above_zero, count, within};
 use crate::declared::DeclaredExamples;
-use crate::divided::{Divided, Parts};
+use crate::divided::Divided;
 use crate::examples::{DenseExamples, Shape};
 use crate::kernels::vector::axpy;
-use crate::layers::{Activations, Stack};
+use crate::layers::{Activations, Score, Stack};
+use crate::pieces::Piece;
 use gaia_core::application::{
     Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
     Names, Task, WeightedSum, Work,
@@ -69,7 +70,7 @@ impl DataSource for ImageSource {
 pub struct Network {
     shared: Arc<Shared>,
     /// The training examples of each worker that the objective is taken over.
-    evaluated: Parts,
+    evaluated: Sampled,
     feature_names: Option<Vec<String>>,
     summary: String,
 }
@@ -84,7 +85,7 @@ struct Shared {
 
 struct GradientDescent {
     shared: Arc<Shared>,
-    visits: Visits,
+    visits: Visits<DenseExamples>,
     /// All training examples divided by those of this worker: the mean gradient of a batch counts by its inverse.
     examples_ratio: f64,
     activations: Activations,
@@ -105,12 +106,12 @@ impl Network {
         seed: Seed,
         (name, data): (&str, &str),
     ) -> Self {
-        let Divided { train, test, train_parts, train_total, test_total, .. } = &examples;
+        let Divided { train, test, train_total, test_total, .. } = &examples;
         assert!(*train_total > 0);
         assert_eq!((train.shape, train.classes), (test.shape, test.classes));
 
         let most = training.evaluate_examples.unwrap_or(*train_total);
-        let evaluated = sampled(train_parts, *train_total, most, seed.child("evaluate"));
+        let evaluated = Sampled::new(&examples, most, seed.child("evaluate"));
         let summary = format!(
             "{name} on {data}: {train_total} examples and {test_total} held out, {} parameters",
             stack.layout().parameters(),
@@ -156,11 +157,7 @@ impl Application for Network {
         };
         Box::new(GradientDescent {
             examples_ratio: shared.examples.ratio(worker),
-            visits: Visits::of_size(
-                shared.examples.train_parts[worker].clone(),
-                shared.training.batch,
-                seed,
-            ),
+            visits: Visits::of_size(&shared.examples, worker, shared.training.batch, seed),
             activations: Activations::default(),
             velocity,
             shared,
@@ -176,21 +173,19 @@ impl Application for Network {
         let Shared { training, stack, examples, .. } = &*self.shared;
         let decay = 0.5 * training.weight_decay * stack.square_weights(model);
         let of_worker = |worker: usize| {
-            let sample = &self.evaluated[worker];
-            let trained = stack.score(model, &examples.train, sample);
-            let objective = WeightedSum {
-                sum: trained.loss + decay * sample.len() as f64,
-                weight: sample.len() as f64,
-            };
+            let sample = self.evaluated.pieces(examples, worker);
+            let (trained, weight) = self.shared.score(model, &sample)?;
+            let objective = WeightedSum { sum: trained.loss + decay * weight, weight };
 
-            let held_out = &examples.test_parts[worker];
-            let tested = stack.score(model, &examples.test, held_out);
-            EvaluationSums {
-                objective: objective.scaled_to(examples.train_parts[worker].len() as f64),
-                metric: WeightedSum { sum: tested.hits as f64, weight: held_out.len() as f64 },
-            }
+            let held_out = examples.test_pieces(worker..worker + 1, usize::MAX);
+            let (tested, weight) = self.shared.score(model, &held_out)?;
+            Ok(EvaluationSums {
+                objective: objective.scaled_to(examples.train_weight(worker) as f64),
+                metric: WeightedSum { sum: tested.hits as f64, weight },
+            })
         };
-        let all: Vec<EvaluationSums> = workers.into_par_iter().map(of_worker).collect();
+        let all = workers.into_par_iter().map(of_worker);
+        let all = all.collect::<Result<Vec<EvaluationSums>, ApplicationError>>()?;
         Ok(all.into_iter().sum())
     }
 
@@ -249,8 +244,9 @@ impl Task for GradientDescent {
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
         let shared = &self.shared;
-        let Shared { stack, examples: Divided { train, .. }, training, .. } = &**shared;
-        let batch = self.visits.batch(clock);
+        let Shared { stack, examples, training, .. } = &**shared;
+        let Batch { examples: train, positions: batch, .. } =
+            self.visits.batch(clock, &examples.train)?;
 
         if batch.is_empty() {
             return Ok((Deltas::none(stack.layout()), Work::default()));
@@ -287,13 +283,14 @@ impl Task for GradientDescent {
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
         let Shared { stack, examples: Divided { train, .. }, .. } = &*self.shared;
-        let sample = self.visits.sample(examples);
-        let score = stack.score(model, train, &sample);
-        let work = Work {
-            examples: (sample.len() as u64).div_ceil(PASSES_PER_STEP),
-            flops: stack.flops() * sample.len() as f64 / PASSES_PER_STEP as f64,
-        };
-        (score.loss / sample.len().max(1) as f64, work)
+        self.visits.probe(train, examples, |train, sample| {
+            let score = stack.score(model, train, sample);
+            let work = Work {
+                examples: (sample.len() as u64).div_ceil(PASSES_PER_STEP),
+                flops: stack.flops() * sample.len() as f64 / PASSES_PER_STEP as f64,
+            };
+            (score.loss / sample.len().max(1) as f64, work)
+        })
     }
 
     fn save(&self, walk: &mut Saver<'_>) -> Saved {
@@ -326,6 +323,22 @@ pub const CLASSES: &str = "classes";
 const PASSES_PER_STEP: u64 = 3;
 
 impl Shared {
+    /// The loss and the hits of a copy on examples in pieces, added piece by piece in order, and how many examples they are.
+    fn score(
+        &self,
+        model: &Model,
+        pieces: &[Piece<'_, DenseExamples>],
+    ) -> Result<(Score, f64), ApplicationError> {
+        let (mut sum, mut examples) = (Score::default(), 0);
+        for piece in pieces {
+            let score = piece.visit(|data, chosen| self.stack.score(model, data, chosen))?;
+            sum.loss += score.loss;
+            sum.hits += score.hits;
+            examples += piece.len();
+        }
+        Ok((sum, examples as f64))
+    }
+
     fn rate_factor(&self, clock: Clock) -> f64 {
         self.training.learning_rate_decay.factor(clock, self.clocks_per_pass)
     }

@@ -28,6 +28,7 @@ pub struct WordProbabilities {
 pub struct Completion {
     seen: Documents,
     unseen: Documents,
+    seed: Seed,
 }
 
 impl WordProbabilities {
@@ -149,21 +150,38 @@ impl Completion {
     ///
     /// Where `parts` do not have all documents in their order.
     pub fn new(documents: &Documents, parts: &Parts, seed: Seed) -> Self {
-        let mut seen = Documents::empty(documents.vocabulary);
-        let mut unseen = Documents::empty(documents.vocabulary);
+        let mut all = Self::none(documents.vocabulary, seed);
         let of_workers = parts.iter().enumerate().flat_map(|(worker, part)| {
             part.iter().enumerate().map(move |(place, &document)| (worker, place, document))
         });
         for (expected, (worker, place, document)) in of_workers.enumerate() {
             assert_eq!(document as usize, expected);
-            let mut tokens: Vec<u32> = documents.tokens(expected).collect();
-            tokens.shuffle(&mut seed.nth(worker).nth(place).random());
-            let half = tokens.len() / 2;
-            let (first, second) = tokens.split_at_mut(half);
-            seen.push_tokens(first);
-            unseen.push_tokens(second);
+            all.cut(documents, expected, (worker, place));
         }
-        Self { seen, unseen }
+        all
+    }
+
+    /// As [`Self::new`], of stored documents of one worker; `first` is the place of the first among those of the worker.
+    pub(super) fn of_stored(&self, documents: &Documents, worker: usize, first: usize) -> Self {
+        let mut all = Self::none(documents.vocabulary, self.seed);
+        (0..documents.len())
+            .for_each(|document| all.cut(documents, document, (worker, first + document)));
+        all
+    }
+
+    fn none(vocabulary: usize, seed: Seed) -> Self {
+        let none = || Documents::empty(vocabulary);
+        Self { seen: none(), unseen: none(), seed }
+    }
+
+    /// Cuts one document of a worker in two.
+    fn cut(&mut self, documents: &Documents, document: usize, (worker, place): (usize, usize)) {
+        let mut tokens: Vec<u32> = documents.tokens(document).collect();
+        tokens.shuffle(&mut self.seed.nth(worker).nth(place).random());
+        let half = tokens.len() / 2;
+        let (first, second) = tokens.split_at_mut(half);
+        self.seen.push_tokens(first);
+        self.unseen.push_tokens(second);
     }
 
     /// Number of documents.

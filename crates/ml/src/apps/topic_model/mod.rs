@@ -15,6 +15,7 @@
 mod config;
 mod likelihood;
 mod resampling;
+mod token_topics;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,8 +27,8 @@ pub use config::{CorpusConfig, DocumentSource, TopicGenerator, TopicModelConfig}
 pub use likelihood::{Completion, WordProbabilities};
 
 use self::resampling::Resampling;
-use crate::apps::sampled::sampled;
-use crate::divided::{Divided, Parts};
+use crate::apps::sampled::Sampled;
+use crate::divided::Divided;
 use crate::examples::Documents;
 use gaia_core::application::{
     Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric, Task,
@@ -39,7 +40,7 @@ pub struct TopicModel {
     shared: Arc<Shared>,
     held_out: Completion,
     /// The training documents of each worker that the objective is taken over.
-    evaluated: Parts,
+    evaluated: Sampled,
     /// What the words are, where that is known.
     vocabulary: Option<Vec<String>>,
     summary: String,
@@ -55,6 +56,9 @@ pub struct TokenCounts {
     pub total: Vec<u64>,
     /// In the data centers before those whose documents this process has.
     pub before: Vec<u64>,
+    /// Of each worker of the run whose documents are stored: in those data centers, and in the stored documents of the
+    /// workers before. Of other workers nothing.
+    pub before_stored: Vec<Vec<u64>>,
 }
 
 /// The data that the tasks of all workers share.
@@ -84,7 +88,7 @@ impl TopicModel {
         seed: Seed,
         data: &str,
     ) -> Self {
-        let Divided { train, train_parts, train_total, test_total, .. } = &documents;
+        let Divided { train, train_total, test_total, .. } = &documents;
         assert!(*train_total > 0);
         assert_eq!((counts.total.len(), counts.before.len()), (train.vocabulary, train.vocabulary));
         assert!(vocabulary.as_ref().is_none_or(|names| names.len() == train.vocabulary));
@@ -95,7 +99,7 @@ impl TopicModel {
             TableLayout { name: "topics".into(), rows: 1, width },
         ]));
         let most = config.evaluate_documents;
-        let evaluated = sampled(train_parts, *train_total, most, seed.child("evaluate"));
+        let evaluated = Sampled::new(&documents, most, seed.child("evaluate"));
 
         let summary = format!(
             "{} topics of {data}: {} words, {train_total} documents of {} tokens and {test_total} held out, {} parameters",
@@ -143,8 +147,7 @@ impl Application for TopicModel {
     }
 
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
-        let own = self.shared.documents.train_parts[worker].clone();
-        Box::new(Resampling::new(self.shared.clone(), own, seed))
+        Box::new(Resampling::new(self.shared.clone(), worker, seed))
     }
 
     /// Minus the log-likelihood per token of training documents, and of the unseen halves of held-out ones, both given the
@@ -156,19 +159,28 @@ impl Application for TopicModel {
     ) -> Result<EvaluationSums, ApplicationError> {
         let TopicModelConfig { topics, alpha, beta, .. } = self.shared.config;
         let words = WordProbabilities::from_counts(topics, model.table(WORD_TOPIC), beta);
-        let Divided { train, train_parts, test_parts, .. } = &self.shared.documents;
+        let documents = &self.shared.documents;
         let of_worker = |worker: usize| {
-            let tokens = train_parts[worker].iter().map(|&document| {
-                let (_, counts) = train.document(document as usize);
-                counts.iter().map(|&count| u64::from(count)).sum::<u64>()
-            });
-            let sample = words.negative_log_likelihood(train, &self.evaluated[worker], alpha);
-            EvaluationSums {
-                objective: sample.scaled_to(tokens.sum::<u64>() as f64),
-                metric: words.of_unseen(&self.held_out, &test_parts[worker], alpha),
+            let mut sums = EvaluationSums::default();
+            for piece in self.evaluated.pieces(documents, worker) {
+                sums.objective += piece.visit(|documents, chosen| {
+                    words.negative_log_likelihood(documents, chosen, alpha)
+                })?;
             }
+            sums.objective = sums.objective.scaled_to(documents.train_weight(worker) as f64);
+            for piece in documents.test_pieces(worker..worker + 1, usize::MAX) {
+                sums.metric += piece.visit(|documents, chosen| match piece.first_stored() {
+                    None => words.of_unseen(&self.held_out, chosen, alpha),
+                    Some(first) => {
+                        let held_out = self.held_out.of_stored(documents, worker, first);
+                        words.of_unseen(&held_out, chosen, alpha)
+                    }
+                })?;
+            }
+            Ok(sums)
         };
-        let all: Vec<EvaluationSums> = workers.into_par_iter().map(of_worker).collect();
+        let all = workers.into_par_iter().map(of_worker);
+        let all = all.collect::<Result<Vec<EvaluationSums>, ApplicationError>>()?;
         Ok(all.into_iter().sum())
     }
 
@@ -249,7 +261,8 @@ impl TopicModel {
 impl TokenCounts {
     /// The counts of documents that are all in this process.
     pub fn of(train: &Documents) -> Self {
-        Self { total: train.count_words(), before: vec![0; train.vocabulary] }
+        let (total, before) = (train.count_words(), vec![0; train.vocabulary]);
+        Self { total, before, before_stored: Vec::new() }
     }
 }
 

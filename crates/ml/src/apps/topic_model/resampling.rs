@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use super::likelihood::{FOLD_IN_STEPS, WordProbabilities};
+use super::token_topics::TokenTopics;
 use super::{Shared, TOPICS, WORD_TOPIC};
 use crate::apps::visits::Visits;
-use crate::divided::Divided;
+use crate::divided::Examples;
+use crate::examples::Documents;
 use crate::kernels::topics::{Counts, DocumentTopics, Token, TopicSampler};
+use crate::stored::StoredExamples;
 use gaia_core::application::{ApplicationError, Task, Work};
 use gaia_core::types::{
     Clock, Deltas, Model, Restorer, RowSet, Saved, Saver, Seed, StateError, TableDeltas, TableRows,
@@ -15,15 +18,12 @@ use gaia_core::types::{
 /// A worker's documents and the topics that their tokens have.
 pub(super) struct Resampling {
     shared: Arc<Shared>,
-    /// The training documents that are this worker's.
-    documents: Arc<[u32]>,
-    /// Where each document begins in `words` and `topics`; one more than there are documents.
+    /// Where each of the worker's documents begins in `topics`; one more than there are documents.
     offsets: Vec<usize>,
-    /// The word of each token.
-    words: Vec<u32>,
     /// The topic of each token: state that the worker alone has.
-    topics: Vec<u32>,
-    visits: Visits,
+    topics: TokenTopics,
+    worker: usize,
+    visits: Visits<Documents>,
     sampler: TopicSampler,
     seed: Seed,
     batch: Batch,
@@ -43,62 +43,101 @@ struct Batch {
 }
 
 impl Resampling {
-    /// The task of a worker that has the training documents `documents`.
-    pub(super) fn new(shared: Arc<Shared>, documents: Arc<[u32]>, seed: Seed) -> Self {
-        let (mut offsets, mut words, mut topics) = (vec![0], Vec::new(), Vec::new());
+    /// The task of a worker.
+    pub(super) fn new(shared: Arc<Shared>, worker: usize, seed: Seed) -> Self {
+        let Shared { config, documents, .. } = &*shared;
+        let (offsets, topics) = (vec![0], TokenTopics::new(config.topics));
+        let vocabulary = documents.train.vocabulary;
+        let visits = seed.child("visits");
+        let mut task = Self {
+            visits: Visits::new(documents, worker, config.clocks_per_pass, visits),
+            sampler: TopicSampler::new(config.topics, vocabulary, config.alpha, config.beta),
+            seed: seed.child("draws"),
+            batch: Batch::default(),
+            prepared: None,
+            shared: shared.clone(),
+            offsets,
+            topics,
+            worker,
+        };
+        match &shared.documents.stored[worker] {
+            None => task.begin_in_memory(),
+            Some(parts) => {
+                let begun = task.begin_stored(&*parts.train);
+                begun.unwrap_or_else(|error| task.visits.fail(error));
+            }
+        }
+        task
+    }
+
+    /// Gives the tokens of documents in memory the topics that they start with.
+    fn begin_in_memory(&mut self) {
+        let shared = self.shared.clone();
         let train = &shared.documents.train;
         // The number of the next token of each word.
         let mut next = shared.counts.before.clone();
-        let mut own = documents.iter().peekable();
+        let mut own = shared.documents.train_parts[self.worker].iter().peekable();
         for document in 0..train.len() {
             let Some(&&own_document) = own.peek() else { break };
             let is_own = own_document as usize == document;
             for word in train.tokens(document) {
                 let number = &mut next[word as usize];
                 if is_own {
-                    words.push(word);
-                    topics.push(shared.first_topic(word, *number));
+                    self.topics.push(shared.first_topic(word, *number));
                 }
                 *number += 1;
             }
             if is_own {
-                offsets.push(words.len());
+                self.offsets.push(self.topics.len());
                 own.next();
             }
         }
-
-        let config = &shared.config;
-        let own: Arc<[u32]> = (0..documents.len() as u32).collect();
-
-        Self {
-            documents,
-            offsets,
-            words,
-            topics,
-            visits: Visits::new(own, config.clocks_per_pass, seed.child("visits")),
-            sampler: TopicSampler::new(config.topics, train.vocabulary, config.alpha, config.beta),
-            seed: seed.child("draws"),
-            batch: Batch::default(),
-            prepared: None,
-            shared,
-        }
     }
 
-    fn prepare(&mut self, clock: Clock) {
+    /// Gives the tokens of stored documents the topics that they start with.
+    fn begin_stored(
+        &mut self,
+        stored: &dyn StoredExamples<Documents>,
+    ) -> Result<(), ApplicationError> {
+        let shared = self.shared.clone();
+        let mut next = shared.counts.before_stored[self.worker].clone();
+        for block in stored.blocks() {
+            let documents = stored.read(block)?;
+            for document in 0..documents.len() {
+                for word in documents.tokens(document) {
+                    let number = &mut next[word as usize];
+                    self.topics.push(shared.first_topic(word, *number));
+                    *number += 1;
+                }
+                self.offsets.push(self.topics.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self, clock: Clock) -> Result<(), ApplicationError> {
         if self.prepared == Some(clock) {
-            return;
+            return Ok(());
         }
 
+        let documents = &self.shared.documents;
+        let visited = self.visits.batch(clock, &documents.train)?;
+        let own = &documents.train_parts[self.worker];
         let batch = &mut self.batch;
         batch.documents.clear();
 
         let mut tokens: Vec<(u32, u32, u32)> = Vec::new();
-        for (slot, &document) in self.visits.batch(clock).iter().enumerate() {
-            let places = self.offsets[document as usize]..self.offsets[document as usize + 1];
+        for (slot, &position) in visited.positions.iter().enumerate() {
+            let document = match visited.start {
+                Some(start) => start + position as usize,
+                None => own.partition_point(|own| *own < position),
+            };
+            let places = self.offsets[document]..self.offsets[document + 1];
             let mut topics = DocumentTopics::default();
-            self.topics[places.clone()].iter().for_each(|&topic| topics.add(topic));
+            places.clone().for_each(|place| topics.add(self.topics.get(place)));
             batch.documents.push(topics);
-            tokens.extend(places.map(|place| (self.words[place], slot as u32, place as u32)));
+            let words = visited.examples.tokens(position as usize);
+            tokens.extend(places.zip(words).map(|(place, word)| (word, slot as u32, place as u32)));
         }
 
         tokens.sort_unstable();
@@ -111,24 +150,27 @@ impl Resampling {
                 batch.rows.push(word);
             }
             let word = batch.rows.len() as u32 - 1;
-            batch.tokens.push(Token { word, document, topic: self.topics[place as usize] });
+            batch.tokens.push(Token { word, document, topic: self.topics.get(place as usize) });
             batch.places.push(place);
         }
 
         self.prepared = Some(clock);
+        Ok(())
     }
 }
 
 impl Task for Resampling {
     fn rows(&mut self, clock: Clock) -> RowSet {
-        self.prepare(clock);
+        if let Err(error) = self.prepare(clock) {
+            self.visits.fail(error);
+        }
         let totals = if self.batch.rows.is_empty() { vec![] } else { vec![0] };
         let words = TableRows::listed(self.batch.rows.clone());
         RowSet { tables: vec![words, TableRows::listed(totals)] }
     }
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
-        self.prepare(clock);
+        self.prepare(clock)?;
 
         let batch = &mut self.batch;
         if batch.tokens.is_empty() {
@@ -146,7 +188,7 @@ impl Task for Resampling {
         );
 
         for (token, &place) in batch.tokens.iter().zip(&batch.places) {
-            self.topics[place as usize] = token.topic;
+            self.topics.set(place as usize, token.topic);
         }
 
         let words = TableDeltas { rows: batch.rows.clone(), values: counts.word_changes };
@@ -158,21 +200,16 @@ impl Task for Resampling {
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
-        let Shared { config, documents: Divided { train, .. }, .. } = &*self.shared;
-        let sample = self.visits.sample(examples);
-        let documents: Vec<u32> =
-            sample.iter().map(|&document| self.documents[document as usize]).collect();
-        let words =
-            WordProbabilities::from_counts(config.topics, model.table(WORD_TOPIC), config.beta);
-        let loss = words.negative_log_likelihood(train, &documents, config.alpha).mean();
-        let tokens = sample.iter().map(|&document| {
-            let document = document as usize;
-            self.offsets[document + 1] - self.offsets[document]
-        });
-        let tokens = tokens.sum::<usize>() as u64;
-        let flops =
-            (FLOPS_PER_WEIGHT * FOLD_IN_STEPS as f64) * (tokens * config.topics as u64) as f64;
-        (loss, Work { examples: tokens, flops })
+        let Shared { config, documents, .. } = &*self.shared;
+        self.visits.probe(&documents.train, examples, |documents, sample| {
+            let words =
+                WordProbabilities::from_counts(config.topics, model.table(WORD_TOPIC), config.beta);
+            let loss = words.negative_log_likelihood(documents, sample, config.alpha).mean();
+            let tokens = documents.weight(sample);
+            let flops =
+                (FLOPS_PER_WEIGHT * FOLD_IN_STEPS as f64) * (tokens * config.topics as u64) as f64;
+            (loss, Work { examples: tokens, flops })
+        })
     }
 
     fn save(&self, walk: &mut Saver<'_>) -> Saved {
@@ -181,9 +218,7 @@ impl Task for Resampling {
 
     fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
         let topics = self.shared.config.topics;
-        walk.record_that("topics", &mut self.topics, |found, made| {
-            found.len() == made.len() && found.iter().all(|topic| (*topic as usize) < topics)
-        })?;
+        walk.record_that("topics", &mut self.topics, |found, made| found.fits(made, topics))?;
         // The batch holds the topics that tokens had.
         self.prepared = None;
         Ok(())

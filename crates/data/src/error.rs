@@ -28,6 +28,17 @@ pub enum DataError {
         /// The operating system's reason.
         reason: std::io::Error,
     },
+    /// Examples cannot be written to the folder for examples on disk.
+    #[error(
+        "app.data.scratch is {}, which cannot be written: {reason}; expected a folder on a disk with room for twice the \
+         examples", folder.display()
+    )]
+    Scratch {
+        /// The folder.
+        folder: PathBuf,
+        /// The operating system's reason.
+        reason: std::io::Error,
+    },
     /// A file is not what its format says.
     #[error("{}{place}: found {found}, expected {expected}", file.display())]
     Broken {

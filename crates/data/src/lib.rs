@@ -15,6 +15,7 @@ mod homes;
 mod initial;
 mod kinds;
 mod own_data;
+mod scratch;
 pub mod synthetic;
 mod trained;
 

@@ -36,8 +36,6 @@ pub struct OwnData {
     /// Of which of them this is the data.
     own: Range<usize>,
     local: Local,
-    /// Whether a validation set stands in for held-out examples.
-    is_validated: bool,
     /// The files of each of them.
     files: Vec<Vec<PathBuf>>,
     /// Where the data comes from, in a few words.
@@ -156,24 +154,17 @@ impl OwnData {
             AppConfig::External(_) => return Err(not_built_in().into()),
         };
 
-        let (config, is_validated) = (config.clone(), validation.is_some());
-        Ok(Self { config, seed, homes, own, local, is_validated, files, name })
+        Ok(Self { config: config.clone(), seed, homes, own, local, files, name })
     }
 
     /// The summaries of this data, in the order of the places that it is from.
     pub fn summaries(&self) -> Vec<DataSummary> {
-        let mut summaries: Vec<DataSummary> = match &self.local {
-            Local::Ratings(local) => local.iter().map(LocalRatings::summary).collect(),
-            Local::Images(local) => local.iter().map(LocalImages::summary).collect(),
-            Local::Sparse(local) => local.iter().map(LocalSparse::summary).collect(),
-            Local::Documents(local) => local.iter().map(LocalDocuments::summary).collect(),
-        };
-        if self.is_validated {
-            let digests = self.local.digests_of_test();
-            let pairs = summaries.iter_mut().zip(digests);
-            pairs.for_each(|(summary, digest)| summary.validation = Some(digest));
+        match &self.local {
+            Local::Ratings(local) => local.iter().map(|local| local.summary().clone()).collect(),
+            Local::Images(local) => local.iter().map(|local| local.summary().clone()).collect(),
+            Local::Sparse(local) => local.iter().map(|local| local.summary().clone()).collect(),
+            Local::Documents(local) => local.iter().map(|local| local.summary().clone()).collect(),
         }
-        summaries
     }
 
     /// What was read, in the order of the places that it is from.
@@ -207,7 +198,7 @@ impl OwnData {
             }
             (AppConfig::SoftmaxRegression(config), Local::Images(local)) => {
                 let (images, features) =
-                    images::gathered(parts(places, local), &config.data.declared)?;
+                    images::gathered(parts(places, local), &config.data.declared, config.batch)?;
                 let train = &images.train;
                 check_parameters("data", "this large", train.width() * train.classes)?;
                 let network = softmax_regression(&config, images, seed, &name);
@@ -215,7 +206,7 @@ impl OwnData {
             }
             (AppConfig::Perceptron(config), Local::Images(local)) => {
                 let (images, features) =
-                    images::gathered(parts(places, local), &config.data.declared)?;
+                    images::gathered(parts(places, local), &config.data.declared, config.batch)?;
                 let mut inputs = images.train.width();
                 let mut parameters = 0_usize;
                 for &units in config.hidden.iter().chain([&images.train.classes]) {
@@ -228,7 +219,7 @@ impl OwnData {
             }
             (AppConfig::ConvolutionalNetwork(config), Local::Images(local)) => {
                 let (images, features) =
-                    images::gathered(parts(places, local), &config.data.declared)?;
+                    images::gathered(parts(places, local), &config.data.declared, config.batch)?;
                 config.check_shape(images.train.shape)?;
                 let parameters = config.parameters(images.train.shape, images.train.classes);
                 check_parameters("filters", format!("{:?}", config.filters), parameters)?;
@@ -289,17 +280,7 @@ impl OwnData {
 }
 
 impl Local {
-    /// The digest of the held-out examples of each place.
-    fn digests_of_test(&self) -> Vec<u64> {
-        match self {
-            Self::Ratings(local) => local.iter().map(LocalRatings::digest_of_test).collect(),
-            Self::Images(local) => local.iter().map(LocalImages::digest_of_test).collect(),
-            Self::Sparse(local) => local.iter().map(LocalSparse::digest_of_test).collect(),
-            Self::Documents(local) => local.iter().map(LocalDocuments::digest_of_test).collect(),
-        }
-    }
-
-    /// The number of training examples.
+    /// The number of training examples in memory.
     fn len(&self) -> usize {
         match self {
             Self::Ratings(local) => local.iter().map(LocalRatings::len).sum(),

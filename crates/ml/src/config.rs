@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::columns::{Columns, DataSource};
 use crate::declared::Declared;
-use gaia_core::types::Clock;
+use gaia_core::types::{ByteSize, Clock};
 
 /// Where examples come from and how they are partitioned: the `[app.data]` table.
 ///
@@ -41,6 +41,15 @@ where
     /// What differs in a data center, by its name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub at: BTreeMap<String, DataAt<S>>,
+    /// Where examples are once they are read: in `memory`, or on `disk` if they are more than fit in it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub examples: ExamplesOn,
+    /// A folder on a disk with room for twice the examples of this process, for `examples = "disk"`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub scratch: ScratchFolder,
+    /// The memory that examples on disk may take, of all workers of a run together, 1 MiB to 1024 GiB.
+    #[serde(skip_serializing_if = "is_default")]
+    pub memory: ExamplesMemory,
     /// What is declared of the data of all data centers. The rest is agreed at the start of a run.
     #[serde(skip_serializing_if = "is_default")]
     pub declared: S::Declared,
@@ -70,6 +79,40 @@ pub struct DataAt<S> {
     /// The share of them that `split` decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skew: Option<f64>,
+}
+
+/// Where examples are once they are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExamplesOn {
+    /// In memory.
+    #[default]
+    Memory,
+    /// In a file without a name, from which each worker reads windows of its own in a random order.
+    Disk,
+}
+
+/// The folder of files for examples on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ScratchFolder(pub PathBuf);
+
+/// The memory that examples on disk may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ExamplesMemory(pub ByteSize);
+
+impl Default for ScratchFolder {
+    /// The folder for large temporary files of the Filesystem Hierarchy Standard: other than `/tmp` it is on a disk.
+    fn default() -> Self {
+        Self("/var/tmp".into())
+    }
+}
+
+impl Default for ExamplesMemory {
+    fn default() -> Self {
+        Self(ByteSize(1 << 28))
+    }
 }
 
 /// Which examples each data center gets.
@@ -116,6 +159,9 @@ impl<S: DataSource, G: Default> Default for DataConfig<S, G> {
             split: Split::Even,
             skew: 1.0,
             at: BTreeMap::new(),
+            examples: ExamplesOn::default(),
+            scratch: ScratchFolder::default(),
+            memory: ExamplesMemory::default(),
             declared: S::Declared::default(),
             columns: S::Columns::default(),
             synthetic: G::default(),
@@ -149,6 +195,14 @@ impl<S: DataSource, G: Clone + Default> DataConfig<S, G> {
         self.validate_shares("data", splits)?;
         for name in self.at.keys() {
             self.in_data_center(name).validate_shares(&format!("data.at.{name}"), splits)?;
+        }
+        if self.examples == ExamplesOn::Disk && self.is_generated() {
+            let expected = "\"memory\", where data is generated";
+            return Err(ConfigError::new("data.examples", "\"disk\"", expected));
+        }
+        if !(EXAMPLES_MEMORY_MIN..=EXAMPLES_MEMORY_MAX).contains(&self.memory.0) {
+            let expected = format!("{EXAMPLES_MEMORY_MIN} to {EXAMPLES_MEMORY_MAX}");
+            return Err(ConfigError::new("data.memory", self.memory.0, expected));
         }
         self.declared.validate()?;
         self.columns.validate()
@@ -207,6 +261,7 @@ impl<S: DataSource, G: Clone + Default> DataConfig<S, G> {
     pub fn without_paths(&self) -> Self {
         let mut own = self.clone();
         own.path = own.is_per_data_center().then(|| DATA_CENTER.into());
+        own.scratch = ScratchFolder::default();
         for at in own.at.values_mut() {
             at.path = None;
         }
@@ -276,6 +331,11 @@ pub(super) fn fits(key: &str, value: usize, times: usize, what: &str) -> Result<
 
 /// Numbers that a generator may hold: 4 GiB of them.
 const GENERATED_NUMBERS_MAX: usize = 1 << 30;
+
+/// A block of examples for each of a few uses.
+const EXAMPLES_MEMORY_MIN: ByteSize = ByteSize(1 << 20);
+
+const EXAMPLES_MEMORY_MAX: ByteSize = ByteSize(1 << 40);
 
 /// What stands for the name of the data center in a path.
 const DATA_CENTER: &str = "{dc}";

@@ -89,13 +89,13 @@ impl<E: Examples> Divided<E> {
         Self { train, test, train_parts, test_parts, stored, train_total, test_total }
     }
 
-    /// Examples of workers that are not in memory. `none` is no example, of their shape.
-    pub fn stored(none: E, workers: Vec<StoredParts<E>>) -> Self {
+    /// Examples of workers that are not in memory. `train` and `test` are no examples, of their shapes.
+    pub fn stored(train: E, test: E, workers: Vec<StoredParts<E>>) -> Self {
         let absent = || workers.iter().map(|_| Arc::from([])).collect();
         let total = |part: fn(&StoredParts<E>) -> usize| workers.iter().map(part).sum();
         Self {
-            test: none.select(&[]),
-            train: none,
+            train,
+            test,
             train_parts: absent(),
             test_parts: absent(),
             train_total: total(|parts| parts.train.len()),
@@ -186,8 +186,14 @@ fn in_memory<'a, E>(examples: &'a E, part: &'a [u32], length: usize) -> Vec<Piec
 
 /// Cuts positions into as many runs as there are workers. Their lengths differ by at most one.
 fn runs(positions: usize, workers: usize) -> Parts {
-    let cut = |worker: usize| (worker * positions / workers) as u32;
-    (0..workers).map(|worker| (cut(worker)..cut(worker + 1)).collect()).collect()
+    let all = |run: Range<usize>| (run.start as u32..run.end as u32).collect();
+    even_runs(positions, workers).map(all).collect()
+}
+
+/// The ends of as many runs of so many examples as there are workers. Their lengths differ by at most one.
+pub fn even_runs(examples: usize, workers: usize) -> impl Iterator<Item = Range<usize>> {
+    let cut = move |worker: usize| (worker as u128 * examples as u128 / workers as u128) as usize;
+    (0..workers).map(move |worker| cut(worker)..cut(worker + 1))
 }
 
 macro_rules! examples {

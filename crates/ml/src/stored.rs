@@ -26,16 +26,14 @@ pub trait StoredExamples<E>: Send + Sync {
     /// How many examples at most a worker is to hold at a time, at least 1. It may hold as many more that are being read.
     fn window(&self) -> usize;
 
-    /// Begins to read the examples at some places. What is returned waits until they are there.
-    fn begin_read(&self, places: Range<usize>) -> Reading<E>;
-
     /// Reads the examples at some places, in their order.
     ///
     /// # Errors
     /// Where they cannot be read.
-    fn read(&self, places: Range<usize>) -> Result<E, ApplicationError> {
-        self.begin_read(places)()
-    }
+    fn read(&self, places: Range<usize>) -> Result<E, ApplicationError>;
+
+    /// Begins to read the examples at some places, beside the caller. What is returned waits until they are there.
+    fn begin_read(&self, places: Range<usize>) -> Reading<E>;
 }
 
 /// Examples that are being read: waits until they are there.

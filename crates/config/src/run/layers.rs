@@ -97,10 +97,10 @@ pub(super) fn mount_topology(sources: &mut Sources, root: &mut Node) -> Result<(
     Ok(())
 }
 
-/// Makes paths of data files, of the validation set and of the initial model absolute. Those in the run file start at its folder, those on the
-/// command line at the working directory.
+/// Makes paths of data files, of the validation set, of the initial model and of the folder for examples on disk absolute.
+/// Those in the run file start at its folder, those on the command line at the working directory.
 fn resolve_paths(sources: &Sources, root: &mut Node) {
-    let is_path = |key: &str| key == "path" || key.ends_with("_path");
+    let is_path = |key: &str| key == "path" || key == "scratch" || key.ends_with("_path");
     if let Some(data) = root.at_mut(&["app", "data"]) {
         resolve_keys(sources, data, is_path);
         for at in data.at_mut(&["at"]).and_then(Node::as_table_mut).into_iter().flatten() {

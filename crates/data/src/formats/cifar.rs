@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{DataError, FilePosition};
 use crate::formats::data_file::{entries, is_file, is_folder};
+use crate::formats::image_sets::ImageSets;
 use crate::formats::source::Source;
+use crate::scratch::ExampleSet;
 use gaia_ml::examples::{DenseExamples, Features, Shape};
 
 /// Reads a folder of batches, each plain or gzip: the training examples, batch by batch, and the test examples.
@@ -16,8 +18,21 @@ use gaia_ml::examples::{DenseExamples, Features, Shape};
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
 /// large.
 pub fn read_cifar(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataError> {
-    let train = read(find(folder)?.values())?;
-    Ok((train, read([&find_test(folder)?])?))
+    let mut sets = ImageSets::new(folder, None)?;
+    add_cifar(folder, &mut sets)?;
+    let [train, test] = sets.finish()?;
+    Ok((train.into_memory()?, test.into_memory()?))
+}
+
+/// Adds the training and the test examples of a folder to those that are there.
+///
+/// # Errors
+/// As [`read_cifar`].
+pub(crate) fn add_cifar(folder: &Path, sets: &mut ImageSets) -> Result<(), DataError> {
+    add(find(folder)?.values(), &mut sets.train)?;
+    add([&find_test(folder)?], &mut sets.test)?;
+    sets.classes = CLASSES;
+    Ok(())
 }
 
 /// The files that are read of a folder: the training batches, then the test batch.
@@ -67,8 +82,13 @@ fn find(folder: &Path) -> Result<BTreeMap<u32, PathBuf>, DataError> {
     Ok(batches)
 }
 
-fn read<'a>(batches: impl IntoIterator<Item = &'a PathBuf>) -> Result<DenseExamples, DataError> {
-    let (mut labels, mut pixels) = (Vec::new(), Vec::new());
+fn add<'a>(
+    batches: impl IntoIterator<Item = &'a PathBuf>,
+    examples: &mut ExampleSet<DenseExamples>,
+) -> Result<(), DataError> {
+    let none = DenseExamples::empty(SHAPE, CLASSES);
+    examples.begin(none.clone());
+    let start = examples.len();
     for file in batches {
         let mut source = Source::open(file)?;
         for at in (0..).step_by(RECORD_BYTES) {
@@ -94,18 +114,17 @@ fn read<'a>(batches: impl IntoIterator<Item = &'a PathBuf>) -> Result<DenseExamp
                 return Err(broken(record.len(), "the end of the file".into(), expected));
             }
 
-            if labels.len() == EXAMPLES_MAX {
+            if examples.len() - start == EXAMPLES_MAX {
                 let expected = format!("at most {EXAMPLES_MAX} images in all batches");
                 return Err(broken(0, "one more image".into(), expected));
             }
 
-            labels.push(u32::from(label));
-            pixels.extend_from_slice(image);
+            let (features, labels) = (Features::Bytes(image.to_vec()), vec![u32::from(label)]);
+            examples.held().append(DenseExamples { features, labels, ..none.clone() });
+            examples.settle()?;
         }
     }
-
-    let features = Features::Bytes(pixels);
-    Ok(DenseExamples { shape: SHAPE, classes: CLASSES, class_names: None, features, labels })
+    Ok(())
 }
 
 const CLASSES: usize = 10;

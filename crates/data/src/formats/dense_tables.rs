@@ -1,14 +1,14 @@
 //! Dense examples in files of columns.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::error::{DataError, FilePosition};
-use crate::formats::example_tables::{
-    EXAMPLES_MAX, ExampleSets, ExampleTables, NO_LABEL, numbers, take_labels,
-};
+use crate::formats::example_tables::{ExampleSets, ExampleTables, NO_LABEL, numbers, take_labels};
 use crate::formats::feature_columns::FeatureColumns;
 use crate::formats::name_index::NameIndex;
 use crate::formats::table::{Batch, Column, Content, Request, Table, TableFormat};
+use crate::scratch::{ExampleSet, ScratchSpace};
 use gaia_ml::ConfigError;
 use gaia_ml::columns::DenseColumns;
 use gaia_ml::declared::CLASSES_MAX;
@@ -24,15 +24,28 @@ pub(crate) struct DenseTables<'a> {
     /// Features of each example, once there is one.
     width: Option<usize>,
     classes: NameIndex,
-    /// The features and the labels of each set.
-    sets: Vec<(Vec<f32>, Vec<u32>)>,
+    /// Labels are the places of classes until all classes are known.
+    sets: Vec<ExampleSet<DenseExamples>>,
+    space: Option<&'a ScratchSpace>,
 }
 
 impl<'a> DenseTables<'a> {
-    pub(crate) fn new(format: TableFormat, columns: &'a DenseColumns) -> Self {
-        let (classes, sets) = (NameIndex::default(), Vec::new());
-        let labels_are_optional = false;
-        Self { format, columns, features: None, labels_are_optional, width: None, classes, sets }
+    /// Examples go where there is space for them, or stay in memory.
+    pub(crate) fn new(
+        format: TableFormat,
+        columns: &'a DenseColumns,
+        space: Option<&'a ScratchSpace>,
+    ) -> Self {
+        Self {
+            format,
+            columns,
+            features: None,
+            labels_are_optional: false,
+            width: None,
+            classes: NameIndex::default(),
+            sets: Vec::new(),
+            space,
+        }
     }
 
     /// Adds the examples of a batch, whose last column has the labels if there are any.
@@ -41,17 +54,17 @@ impl<'a> DenseTables<'a> {
         let broken = |row: usize, found: String, expected: String| {
             DataError::broken(file, FilePosition::Row(batch.rows[row]), found, expected)
         };
-        let (values, all) = self.sets.last_mut().expect("examples are read into a set");
+        let set = self.sets.last_mut().expect("examples are read into a set");
 
         let is_too_high = |label: &u32| *label != NO_LABEL && *label as usize >= CLASSES_MAX;
         if let Some(row) = labels.iter().position(is_too_high) {
             return Err(broken(row, "one more class".into(), format!("at most {CLASSES_MAX}")));
         }
-        if all.len() + labels.len() > EXAMPLES_MAX {
-            return Err(broken(0, "more examples".into(), format!("at most {EXAMPLES_MAX}")));
+        if set.len() + labels.len() > set.most() {
+            return Err(broken(0, "more examples".into(), format!("at most {}", set.most())));
         }
-        all.extend(labels);
 
+        let mut values: Vec<f32> = Vec::new();
         if let [Column::NumberLists(lists)] = batch.columns.as_slice() {
             for (row, list) in lists.iter().enumerate() {
                 let width = *self.width.get_or_insert(list.len());
@@ -68,26 +81,31 @@ impl<'a> DenseTables<'a> {
                 }
                 values.extend_from_slice(list);
             }
-            return Ok(());
+        } else {
+            let columns: Vec<&[f32]> = batch.columns.iter().map(numbers).collect();
+            self.width = Some(columns.len());
+            (0..batch.rows.len())
+                .for_each(|row| values.extend(columns.iter().map(|column| column[row])));
         }
 
-        let columns: Vec<&[f32]> = batch.columns.iter().map(numbers).collect();
-        self.width = Some(columns.len());
-        (0..batch.rows.len())
-            .for_each(|row| values.extend(columns.iter().map(|column| column[row])));
-        Ok(())
+        let none = DenseExamples::empty(Shape::row(self.width.unwrap_or(0)), 0);
+        set.begin(none.clone());
+        set.held().append(DenseExamples { features: Features::Floats(values), labels, ..none });
+        set.settle()
     }
 }
 
 impl ExampleTables for DenseTables<'_> {
     type Examples = DenseExamples;
 
-    fn begin_set(&mut self) {
-        self.sets.push((Vec::new(), Vec::new()));
+    fn begin_set(&mut self) -> Result<(), DataError> {
+        let none = DenseExamples::empty(Shape::row(0), 0);
+        self.sets.push(ExampleSet::new(none, self.space)?);
+        Ok(())
     }
 
     fn count(&self) -> usize {
-        self.sets.last().map_or(0, |(_, labels)| labels.len())
+        self.sets.last().map_or(0, ExampleSet::len)
     }
 
     fn allow_no_labels(&mut self) {
@@ -124,15 +142,17 @@ impl ExampleTables for DenseTables<'_> {
         }
 
         let (names, places) = self.classes.into_names();
-        let place = |label| if label == NO_LABEL { NO_LABEL } else { places[label as usize] };
-        let examples = |(features, labels): (Vec<f32>, Vec<u32>)| DenseExamples {
-            shape,
-            classes: names.len(),
-            class_names: Some(names.clone()),
-            features: Features::Floats(features),
-            labels: labels.into_iter().map(place).collect(),
+        let place = move |label| if label == NO_LABEL { NO_LABEL } else { places[label as usize] };
+        let numbered = Arc::new(move |examples: &mut DenseExamples| {
+            examples.labels.iter_mut().for_each(|label| *label = place(*label));
+            (examples.shape, examples.classes) = (shape, names.len());
+            examples.class_names = Some(names.clone());
+        });
+        let gathered = |set: ExampleSet<DenseExamples>| {
+            let numbered = numbered.clone();
+            Ok(set.finish()?.changed(move |examples| numbered(examples)))
         };
-        let sets = self.sets.into_iter().map(examples).collect();
+        let sets = self.sets.into_iter().map(gathered).collect::<Result<_, DataError>>()?;
         Ok((sets, self.features.and_then(FeatureColumns::into_names)))
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::error::{DataError, FilePosition, shown};
 use crate::formats::files::files_of;
 use crate::formats::source::{Source, width_max};
+use crate::scratch::{ExampleSet, Gathered, ScratchSpace};
 use gaia_ml::examples::Documents;
 
 /// Reads the documents of a file, of the files in a folder, or of those that match a pattern, each plain or gzip.
@@ -18,19 +19,38 @@ use gaia_ml::examples::Documents;
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
 /// large, where the files have different numbers of words, or where there is none.
 pub fn read_docword(path: &Path) -> Result<Documents, DataError> {
+    gather_docword(path, None)?.into_memory()
+}
+
+/// As [`read_docword`]. Documents go where there is space for them, or stay in memory. On disk, the rows of a file must be in
+/// the order of its documents.
+///
+/// # Errors
+/// As [`read_docword`].
+pub(crate) fn gather_docword(
+    path: &Path,
+    space: Option<&ScratchSpace>,
+) -> Result<Gathered<Documents>, DataError> {
     let files = files_of(path)?;
-    let mut all = read(&files[0])?;
-    for file in &files[1..] {
-        let more = read(file)?;
-        if more.vocabulary != all.vocabulary {
-            let expected = format!("{} words, as in {}", all.vocabulary, files[0].display());
-            let found = more.vocabulary.to_string();
+    let mut all = ExampleSet::new(Documents::empty(0), space)?;
+    let (mut tokens, mut vocabulary) = (0, None);
+    for file in &files {
+        let mut source = Source::open(file)?;
+        let header = Header::read(&mut source)?;
+        let expected = *vocabulary.get_or_insert(header.vocabulary);
+        if header.vocabulary != expected {
+            let expected = format!("{expected} words, as in {}", files[0].display());
+            let found = header.vocabulary.to_string();
             return Err(DataError::broken(file, FilePosition::Row(2), found, expected));
         }
 
-        all.append(more);
-        if all.token_count() > TOKENS_MAX {
-            let found = format!("{} tokens with the files before", all.token_count());
+        all.begin(Documents::empty(header.vocabulary));
+        tokens += match space {
+            None => read_in_any_order(&mut source, header, &mut all)?,
+            Some(_) => read_in_order(&mut source, header, &mut all)?,
+        };
+        if tokens > TOKENS_MAX {
+            let found = format!("{tokens} tokens with the files before");
             let expected = format!("at most {TOKENS_MAX} tokens in all");
             return Err(DataError::broken(file, FilePosition::Whole, found, expected));
         }
@@ -40,40 +60,96 @@ pub fn read_docword(path: &Path) -> Result<Documents, DataError> {
         let found = format!("{} documents with words", all.len());
         return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 of them"));
     }
-    Ok(all)
+    all.finish()
 }
 
-/// Reads the documents of one file.
-fn read(file: &Path) -> Result<Documents, DataError> {
-    let mut source = Source::open(file)?;
-    let documents = header(&mut source, "the number of documents", u32::MAX as usize)?;
-    let vocabulary = header(&mut source, "the number of words", WORDS_MAX)?;
-    let counts = header(&mut source, "the number of counts", COUNTS_MAX)?;
-    let rows = rows_of(&mut source, documents, vocabulary, counts)?;
-
-    if rows.len() < counts {
-        let found = format!("{} counts", rows.len());
-        let expected = format!("{counts} of them, as row 3 says");
-        return Err(DataError::broken(file, FilePosition::Whole, found, expected));
-    }
-    if vocabulary > width_max(counts) {
-        let expected = format!("at most {} for {counts} counts", width_max(counts));
-        let found = vocabulary.to_string();
-        return Err(DataError::broken(file, FilePosition::Row(2), found, expected));
-    }
-    Ok(gathered(rows, vocabulary))
-}
-
-/// The rows after the header as `(document, word, count)`: at most `counts`.
-fn rows_of(
-    source: &mut Source<'_>,
+/// The first three rows of a file.
+#[derive(Clone, Copy)]
+struct Header {
     documents: usize,
     vocabulary: usize,
     counts: usize,
-) -> Result<Vec<(u32, u32, u32)>, DataError> {
+}
+
+impl Header {
+    fn read(source: &mut Source<'_>) -> Result<Self, DataError> {
+        Ok(Self {
+            documents: header(source, "the number of documents", u32::MAX as usize)?,
+            vocabulary: header(source, "the number of words", WORDS_MAX)?,
+            counts: header(source, "the number of counts", COUNTS_MAX)?,
+        })
+    }
+
+    /// Checks the header once all rows were read, `found` of them.
+    fn check(self, file: &Path, found: usize) -> Result<(), DataError> {
+        let Self { vocabulary, counts, .. } = self;
+        if found < counts {
+            let found = format!("{found} counts");
+            let expected = format!("{counts} of them, as row 3 says");
+            return Err(DataError::broken(file, FilePosition::Whole, found, expected));
+        }
+        if vocabulary > width_max(counts) {
+            let expected = format!("at most {} for {counts} counts", width_max(counts));
+            let found = vocabulary.to_string();
+            return Err(DataError::broken(file, FilePosition::Row(2), found, expected));
+        }
+        Ok(())
+    }
+}
+
+/// Adds the documents of a file, and returns the number of their tokens. All rows are in memory.
+fn read_in_any_order(
+    source: &mut Source<'_>,
+    header: Header,
+    all: &mut ExampleSet<Documents>,
+) -> Result<u64, DataError> {
+    let mut rows: Vec<(u32, u32, u32)> = Vec::new();
+    let (count, tokens) = each_row(source, header, |_, row| {
+        rows.push(row);
+        Ok(())
+    })?;
+    header.check(source.file(), count)?;
+    all.held().append(gathered(rows, header.vocabulary));
+    Ok(tokens)
+}
+
+/// As [`read_in_any_order`], of rows in the order of their documents. Those of one document are in memory.
+fn read_in_order(
+    source: &mut Source<'_>,
+    header: Header,
+    all: &mut ExampleSet<Documents>,
+) -> Result<u64, DataError> {
     let file = source.file().to_owned();
     let mut rows: Vec<(u32, u32, u32)> = Vec::new();
-    let mut tokens = 0_u64;
+    let (count, tokens) = each_row(source, header, |number, row| {
+        if let Some(&(last, ..)) = rows.last().filter(|last| last.0 != row.0) {
+            if row.0 < last {
+                let found = format!("document {} after document {}", row.0 + 1, last + 1);
+                let expected =
+                    "rows in the order of their documents, since app.data.examples is \"disk\"";
+                return Err(DataError::broken(&file, FilePosition::Row(number), found, expected));
+            }
+            all.held().append(gathered(std::mem::take(&mut rows), header.vocabulary));
+            all.settle()?;
+        }
+        rows.push(row);
+        Ok(())
+    })?;
+    header.check(&file, count)?;
+    all.held().append(gathered(rows, header.vocabulary));
+    all.settle()?;
+    Ok(tokens)
+}
+
+/// Calls a function with the rows after the header as `(document, word, count)`, and their numbers in the file. Returns the
+/// number of rows and of tokens.
+fn each_row(
+    source: &mut Source<'_>,
+    Header { documents, vocabulary, counts }: Header,
+    mut each: impl FnMut(u64, (u32, u32, u32)) -> Result<(), DataError>,
+) -> Result<(usize, u64), DataError> {
+    let file = source.file().to_owned();
+    let (mut rows, mut tokens) = (0, 0_u64);
 
     while let Some((row, line)) = source.row()? {
         let broken = |found: String, expected: String| {
@@ -84,7 +160,7 @@ fn rows_of(
             continue;
         }
 
-        if rows.len() == counts {
+        if rows == counts {
             return Err(broken(
                 shown(line),
                 format!("no more than {counts} counts, as row 3 says"),
@@ -100,10 +176,11 @@ fn rows_of(
             return Err(broken(counted.2.to_string(), expected));
         }
 
-        rows.push(counted);
+        rows += 1;
+        each(row, counted)?;
     }
 
-    Ok(rows)
+    Ok((rows, tokens))
 }
 
 /// The documents of `(document, word, count)` rows in any order. Counts of the same document and word are added.
@@ -213,5 +290,5 @@ const COUNTS_MAX: usize = 1 << 30;
 
 const COUNT_MAX: usize = 1 << 20;
 
-/// A word and a topic of four bytes each, and places of tokens are 32-bit.
+/// Each has a topic in memory, and places of tokens are 32-bit.
 const TOKENS_MAX: u64 = 1 << 30;

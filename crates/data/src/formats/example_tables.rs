@@ -6,14 +6,17 @@ use crate::error::{DataError, FilePosition};
 use crate::formats::files::files_of;
 use crate::formats::name_index::NameIndex;
 use crate::formats::table::{Batch, Column};
-use gaia_ml::divided::Examples;
+use crate::scratch::{Encoded, Gathered};
 
 /// Sets of examples while they are read: those that train, and those of a validation set.
 pub(crate) trait ExampleTables: Sized {
-    type Examples: Examples;
+    type Examples: Encoded;
 
     /// Begins a set: the files that follow belong to it.
-    fn begin_set(&mut self);
+    ///
+    /// # Errors
+    /// [`DataError::Scratch`].
+    fn begin_set(&mut self) -> Result<(), DataError>;
 
     /// The number of examples of the last set.
     fn count(&self) -> usize;
@@ -29,7 +32,7 @@ pub(crate) trait ExampleTables: Sized {
 
     /// Adds a set of examples, those of the files that a path names.
     fn add_files(&mut self, path: &Path) -> Result<(), DataError> {
-        self.begin_set();
+        self.begin_set()?;
         files_of(path)?.iter().try_for_each(|file| self.add_file(file))
     }
 
@@ -55,12 +58,12 @@ pub(crate) trait ExampleTables: Sized {
             return Err(DataError::broken(path, FilePosition::Whole, "no row", expected));
         }
         let (mut sets, _) = self.into_examples()?;
-        Ok(sets.remove(0))
+        sets.remove(0).into_memory()
     }
 }
 
 /// Sets of examples, and the names of their features where each has one.
-pub(crate) type ExampleSets<E> = (Vec<E>, Option<Vec<String>>);
+pub(crate) type ExampleSets<E> = (Vec<Gathered<E>>, Option<Vec<String>>);
 
 /// Takes the labels of a batch, its last column if it has any. Classes are numbered as they are found.
 pub(super) fn take_labels(
@@ -84,6 +87,3 @@ pub(super) fn numbers(column: &Column) -> &[f32] {
 
 /// Of an example without a label.
 pub(crate) const NO_LABEL: u32 = u32::MAX;
-
-/// Examples of a set. Positions are 32-bit.
-pub(super) const EXAMPLES_MAX: usize = 1 << 30;

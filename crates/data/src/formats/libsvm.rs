@@ -7,6 +7,7 @@ use crate::error::{DataError, FilePosition, shown};
 use crate::formats::data_file::is_file;
 use crate::formats::files::files_of;
 use crate::formats::source::{Source, width_max};
+use crate::scratch::{ExampleSet, Gathered, ScratchSpace};
 use gaia_ml::examples::SparseExamples;
 
 /// Reads the examples of a file, of the files in a folder, or of those that match a pattern, each plain or gzip; and the
@@ -19,15 +20,27 @@ use gaia_ml::examples::SparseExamples;
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
 /// large, or where there is none.
 pub fn read_libsvm(path: &Path) -> Result<(SparseExamples, Option<SparseExamples>), DataError> {
+    let (train, test) = gather_libsvm(path, None)?;
+    Ok((train.into_memory()?, test.map(Gathered::into_memory).transpose()?))
+}
+
+/// As [`read_libsvm`]. Examples go where there is space for them, or stay in memory.
+///
+/// # Errors
+/// As [`read_libsvm`].
+pub(crate) fn gather_libsvm(
+    path: &Path,
+    space: Option<&ScratchSpace>,
+) -> Result<(Gathered<SparseExamples>, Option<Gathered<SparseExamples>>), DataError> {
     let (files, tests) = files(path)?;
-    let train = read(&files, 0)?;
+    let (train, entries) = read(&files, 0, space)?;
     if train.len() < 2 {
         let found = format!("{} in all", train.len());
         return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 examples"));
     }
 
-    let test = read(&tests, train.columns.len())?;
-    Ok((train, (!test.is_empty()).then_some(test)))
+    let (test, _) = read(&tests, entries, space)?;
+    Ok((train, (test.len() > 0).then_some(test)))
 }
 
 /// The training files and the test files that a path names.
@@ -45,29 +58,40 @@ pub(crate) fn files(path: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), DataErr
 
 /// The files of a training or test set, as far as they are read.
 struct Reading {
-    examples: SparseExamples,
+    examples: ExampleSet<SparseExamples>,
+    /// The features of all examples.
+    width: usize,
+    /// The entries of all examples.
+    entries: usize,
     /// How the files write negatives: -1 or 0.
     negative: Option<i8>,
     /// The file and the row with the highest index.
     widest: (PathBuf, u64),
 }
 
-/// Reads the examples of some files. `others` is the number of entries in other files of the data set.
-fn read(files: &[PathBuf], others: usize) -> Result<SparseExamples, DataError> {
-    let mut reading =
-        Reading { examples: SparseExamples::empty(0), negative: None, widest: (PathBuf::new(), 0) };
+/// Reads the examples of some files, and counts their entries. `others` is the number of entries in other files of the data
+/// set.
+fn read(
+    files: &[PathBuf],
+    others: usize,
+    space: Option<&ScratchSpace>,
+) -> Result<(Gathered<SparseExamples>, usize), DataError> {
+    let examples = ExampleSet::new(SparseExamples::empty(0), space)?;
+    let (negative, widest) = (None, (PathBuf::new(), 0));
+    let mut reading = Reading { examples, width: 0, entries: 0, negative, widest };
     for file in files {
         reading.add(Source::open(file)?)?;
     }
 
-    let Reading { examples, widest: (file, row), .. } = reading;
-    let entries = examples.columns.len() + others;
-    if examples.width > width_max(entries) {
-        let found = format!("index {}", examples.width);
-        let expected = format!("at most {} for {entries} entries in all", width_max(entries));
+    let Reading { examples, width, entries, widest: (file, row), .. } = reading;
+    let all = entries + others;
+    if width > width_max(all) {
+        let found = format!("index {width}");
+        let expected = format!("at most {} for {all} entries in all", width_max(all));
         return Err(DataError::broken(&file, FilePosition::Row(row), found, expected));
     }
-    Ok(examples)
+    let examples = examples.finish()?.changed(move |examples| examples.width = width);
+    Ok((examples, entries))
 }
 
 impl Reading {
@@ -88,8 +112,8 @@ impl Reading {
             let mut tokens = text.split_ascii_whitespace();
             let Some(token) = tokens.next() else { continue };
 
-            if examples.len() == EXAMPLES_MAX {
-                let expected = format!("at most {EXAMPLES_MAX} examples");
+            if examples.len() == examples.most() {
+                let expected = format!("at most {} examples", examples.most());
                 return Err(broken(("one more example".into(), expected)));
             }
 
@@ -103,11 +127,13 @@ impl Reading {
                 values.push(value);
             }
 
-            examples.push(&columns, &values, label);
+            examples.held().push(&columns, &values, label);
+            examples.settle()?;
 
+            self.entries += columns.len();
             let width = columns.last().map_or(0, |&column| column as usize + 1);
-            if width > examples.width {
-                examples.width = width;
+            if width > self.width {
+                self.width = width;
                 self.widest = (file.clone(), row);
             }
         }
@@ -185,6 +211,3 @@ fn test_file(file: &Path) -> Result<Option<PathBuf>, DataError> {
 
 /// The highest index: one parameter each.
 const INDEX_MAX: u32 = 1 << 26;
-
-/// Positions are 32-bit.
-const EXAMPLES_MAX: usize = 1 << 30;

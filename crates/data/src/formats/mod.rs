@@ -11,6 +11,7 @@ pub(crate) mod example_tables;
 pub(crate) mod feature_columns;
 pub(crate) mod files;
 pub(crate) mod idx;
+pub(crate) mod image_sets;
 pub(crate) mod libsvm;
 pub(crate) mod movielens;
 pub(crate) mod name_index;

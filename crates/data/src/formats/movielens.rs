@@ -23,7 +23,7 @@ type Row = (u64, u64, f32);
 pub fn read_movielens(path: &Path) -> Result<Ratings, DataError> {
     let mut rows = RatingRows::default();
     rows.add_set(path, |rows| add_ratings(path, rows, Values::Given))?;
-    Ok(rows.into_ratings().0.remove(0))
+    rows.into_ratings()?.0.remove(0).into_memory()
 }
 
 /// Adds the ratings that a path names.
@@ -64,9 +64,7 @@ fn parse(mut source: Source<'_>, rows: &mut RatingRows, values: Values) -> Resul
             })?;
 
         let (user, item) = (rows.users.number(user), rows.items.number(item));
-        rows.push(user, item, rating).map_err(|expected| {
-            DataError::broken(&file, FilePosition::Row(row), "one more rating", expected)
-        })?;
+        rows.push((user, item, rating), (&file, row))?;
     }
 
     Ok(())

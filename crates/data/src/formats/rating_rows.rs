@@ -1,9 +1,11 @@
 //! Ratings while they are read, before all users and items are known.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::error::{DataError, FilePosition};
 use crate::formats::name_index::NameIndex;
+use crate::scratch::{ExampleSet, Gathered, ScratchSpace};
 use gaia_core::application::Names;
 use gaia_ml::examples::Ratings;
 
@@ -20,11 +22,17 @@ pub(crate) enum Values {
 pub(crate) struct RatingRows {
     pub(crate) users: NameIndex,
     pub(crate) items: NameIndex,
-    /// The places of user and item, and the rating.
-    sets: Vec<Vec<(u32, u32, f32)>>,
+    /// Users and items are their places in the order of first occurrence until all are known.
+    sets: Vec<ExampleSet<Ratings>>,
+    space: Option<ScratchSpace>,
 }
 
 impl RatingRows {
+    /// No ratings. They go where there is space for them, or stay in memory.
+    pub(crate) fn new(space: Option<ScratchSpace>) -> Self {
+        Self { space, ..Self::default() }
+    }
+
     /// Adds a set of ratings, those of the files at `path`.
     ///
     /// # Errors
@@ -35,7 +43,7 @@ impl RatingRows {
         read: impl FnOnce(&mut Self) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         self.add_any(read)?;
-        let ratings = self.sets.last().map_or(0, Vec::len);
+        let ratings = self.sets.last().map_or(0, ExampleSet::len);
         if ratings < 2 {
             let found = format!("{ratings} in all");
             return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 ratings"));
@@ -51,53 +59,76 @@ impl RatingRows {
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
-        self.sets.push(Vec::new());
+        self.sets.push(ExampleSet::new(Ratings::default(), self.space.as_ref())?);
         read(self)
     }
 
-    /// Adds a rating to the last set. Otherwise says how many it may have.
-    pub(crate) fn push(&mut self, user: u32, item: u32, rating: f32) -> Result<(), String> {
+    /// Adds a rating of `file` to the last set.
+    ///
+    /// # Errors
+    /// [`DataError::Broken`] where there are too many, [`DataError::Scratch`] where there is no room for it.
+    pub(crate) fn push(
+        &mut self,
+        (user, item, rating): (u32, u32, f32),
+        (file, row): (&Path, u64),
+    ) -> Result<(), DataError> {
         let set = self.sets.last_mut().expect("ratings are read into a set");
-        if set.len() == RATINGS_MAX {
-            return Err(format!("at most {RATINGS_MAX} ratings"));
+        if set.len() == set.most() {
+            let expected = format!("at most {} ratings", set.most());
+            let position = FilePosition::Row(row);
+            return Err(DataError::broken(file, position, "one more rating", expected));
         }
-        set.push((user, item, rating));
-        Ok(())
+        let held = set.held();
+        held.user.push(user);
+        held.item.push(item);
+        held.value.push(rating);
+        set.settle()
     }
 
-    /// The sets, each sorted by user and item, and the names of users and of items.
-    pub(crate) fn into_ratings(self) -> (Vec<Ratings>, [Names; 2]) {
-        self.arranged(|rows| rows.sort_by_key(|&(user, item, _)| (user, item)))
+    /// The sets, and the names of users and of items. Those in memory are sorted by user and item, those on disk are in the
+    /// order in which they were read.
+    ///
+    /// # Errors
+    /// [`DataError::Scratch`].
+    pub(crate) fn into_ratings(self) -> Result<(Vec<Gathered<Ratings>>, [Names; 2]), DataError> {
+        let (sets, names) = self.into_ratings_as_read()?;
+        let sorted = |set| match set {
+            Gathered::InMemory(ratings) => Gathered::InMemory(sorted(&ratings)),
+            on_disk @ Gathered::OnDisk(_) => on_disk,
+        };
+        Ok((sets.into_iter().map(sorted).collect(), names))
     }
 
     /// The sets in the order in which they were read, and the names of users and of items.
-    pub(crate) fn into_ratings_as_read(self) -> (Vec<Ratings>, [Names; 2]) {
-        self.arranged(|_| {})
-    }
-
-    fn arranged(self, arrange: impl Fn(&mut [(u32, u32, f32)])) -> (Vec<Ratings>, [Names; 2]) {
+    ///
+    /// # Errors
+    /// [`DataError::Scratch`].
+    pub(crate) fn into_ratings_as_read(
+        self,
+    ) -> Result<(Vec<Gathered<Ratings>>, [Names; 2]), DataError> {
         let (users, user_places) = self.users.into_names();
         let (items, item_places) = self.items.into_names();
-        let ratings = |mut rows: Vec<(u32, u32, f32)>| {
-            for (user, item, _) in &mut rows {
-                *user = user_places[*user as usize];
-                *item = item_places[*item as usize];
-            }
-            arrange(&mut rows);
-            Ratings {
-                users: users.len(),
-                items: items.len(),
-                user: rows.iter().map(|row| row.0).collect(),
-                item: rows.iter().map(|row| row.1).collect(),
-                value: rows.iter().map(|row| row.2).collect(),
-            }
+        let counts = (users.len(), items.len());
+        let numbered = Arc::new(move |ratings: &mut Ratings| {
+            ratings.user.iter_mut().for_each(|user| *user = user_places[*user as usize]);
+            ratings.item.iter_mut().for_each(|item| *item = item_places[*item as usize]);
+            (ratings.users, ratings.items) = counts;
+        });
+        let gathered = |set: ExampleSet<Ratings>| {
+            let numbered = numbered.clone();
+            Ok(set.finish()?.changed(move |ratings| numbered(ratings)))
         };
-        (self.sets.into_iter().map(ratings).collect(), [users, items])
+        let sets = self.sets.into_iter().map(gathered).collect::<Result<_, DataError>>()?;
+        Ok((sets, [users, items]))
     }
 }
 
-/// Positions are 32-bit, and three times this many bytes must fit in memory.
-const RATINGS_MAX: usize = 1 << 30;
+/// Ratings by user, then by item.
+fn sorted(ratings: &Ratings) -> Ratings {
+    let mut order: Vec<u32> = (0..ratings.len() as u32).collect();
+    order.sort_by_key(|&at| (ratings.user[at as usize], ratings.item[at as usize]));
+    ratings.select(&order)
+}
 
 /// The largest absolute value of a rating.
 pub(crate) const RATING_MAX: f32 = 1000.0;

@@ -52,8 +52,7 @@ pub(crate) fn add_tables(
                     let expected = format!("a rating, -{RATING_MAX} to {RATING_MAX}");
                     return Err(broken(rating.to_string(), expected));
                 }
-                rows.push(user, item, *rating)
-                    .map_err(|expected| broken("one more rating".into(), expected))?;
+                rows.push((user, item, *rating), (&file, *row))?;
             }
         }
     }

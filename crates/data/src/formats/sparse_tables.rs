@@ -1,16 +1,16 @@
 //! Sparse examples of two classes in files of columns.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{DataError, FilePosition};
 use crate::formats::class_names::listed;
-use crate::formats::example_tables::{
-    EXAMPLES_MAX, ExampleSets, ExampleTables, NO_LABEL, numbers, take_labels,
-};
+use crate::formats::example_tables::{ExampleSets, ExampleTables, NO_LABEL, numbers, take_labels};
 use crate::formats::feature_columns::FeatureColumns;
 use crate::formats::name_index::NameIndex;
 use crate::formats::source::width_max;
 use crate::formats::table::{Batch, Column, Content, Lists, Request, Table, TableFormat};
+use crate::scratch::{ExampleSet, ScratchSpace};
 use gaia_core::application::Names;
 use gaia_ml::columns::SparseColumns;
 use gaia_ml::examples::SparseExamples;
@@ -24,16 +24,34 @@ pub(crate) struct SparseTables<'a> {
     labels_are_optional: bool,
     classes: NameIndex,
     /// Labels are the places of classes until all classes are known.
-    sets: Vec<SparseExamples>,
+    sets: Vec<ExampleSet<SparseExamples>>,
+    /// Of the examples of all sets.
+    entries: usize,
+    width: usize,
+    space: Option<&'a ScratchSpace>,
     /// The file and the row with the highest index.
     widest: (PathBuf, u64),
 }
 
 impl<'a> SparseTables<'a> {
-    pub(crate) fn new(format: TableFormat, columns: &'a SparseColumns) -> Self {
-        let (classes, widest) = (NameIndex::default(), (PathBuf::new(), 0));
-        let (features, labels_are_optional, sets) = (None, false, Vec::new());
-        Self { format, columns, features, labels_are_optional, classes, sets, widest }
+    /// Examples go where there is space for them, or stay in memory.
+    pub(crate) fn new(
+        format: TableFormat,
+        columns: &'a SparseColumns,
+        space: Option<&'a ScratchSpace>,
+    ) -> Self {
+        Self {
+            format,
+            columns,
+            features: None,
+            labels_are_optional: false,
+            classes: NameIndex::default(),
+            sets: Vec::new(),
+            entries: 0,
+            width: 0,
+            space,
+            widest: (PathBuf::new(), 0),
+        }
     }
 
     /// Adds the examples of a batch, whose last column has the labels if there are any.
@@ -49,20 +67,24 @@ impl<'a> SparseTables<'a> {
             let expected = "two classes in all files".into();
             return Err(broken(row, format!("a third class, one of {names}"), expected));
         }
-        if set.len() + labels.len() > EXAMPLES_MAX {
-            return Err(broken(0, "more examples".into(), format!("at most {EXAMPLES_MAX}")));
+        if set.len() + labels.len() > set.most() {
+            return Err(broken(0, "more examples".into(), format!("at most {}", set.most())));
         }
+        let mut more = SparseExamples::empty(self.width);
 
         if let [Column::IndexLists(indices), values] = batch.columns.as_slice() {
             let Column::NumberLists(values) = values else {
                 unreachable!("lists of values were asked for")
             };
-            let widest = add_lists(set, indices, values, &labels)
+            let widest = add_lists(&mut more, indices, values, &labels)
                 .map_err(|(row, found, expected)| broken(row, found, expected))?;
             if let Some(row) = widest {
                 self.widest = (file.into(), batch.rows[row]);
             }
-            return Ok(());
+            self.width = more.width;
+            self.entries += more.columns.len();
+            set.held().append(more);
+            return set.settle();
         }
 
         let columns: Vec<&[f32]> = match batch.columns.as_slice() {
@@ -72,7 +94,7 @@ impl<'a> SparseTables<'a> {
             }
             columns => columns.iter().map(numbers).collect(),
         };
-        set.width = columns.len();
+        self.width = columns.len();
         let (mut places, mut values) = (Vec::new(), Vec::new());
         for (row, label) in labels.iter().enumerate() {
             places.clear();
@@ -83,21 +105,24 @@ impl<'a> SparseTables<'a> {
                 places.push(place as u32);
                 values.push(column[row]);
             }
-            set.push(&places, &values, numbered(*label));
+            more.push(&places, &values, numbered(*label));
         }
-        Ok(())
+        self.entries += more.columns.len();
+        set.held().append(more);
+        set.settle()
     }
 }
 
 impl ExampleTables for SparseTables<'_> {
     type Examples = SparseExamples;
 
-    fn begin_set(&mut self) {
-        self.sets.push(SparseExamples::empty(0));
+    fn begin_set(&mut self) -> Result<(), DataError> {
+        self.sets.push(ExampleSet::new(SparseExamples::empty(0), self.space)?);
+        Ok(())
     }
 
     fn count(&self) -> usize {
-        self.sets.last().map_or(0, SparseExamples::len)
+        self.sets.last().map_or(0, ExampleSet::len)
     }
 
     fn allow_no_labels(&mut self) {
@@ -134,8 +159,7 @@ impl ExampleTables for SparseTables<'_> {
     /// # Errors
     /// Where an index is too high for so few entries.
     fn into_examples(self) -> Result<ExampleSets<SparseExamples>, DataError> {
-        let width = self.sets.iter().map(|set| set.width).max().unwrap_or(0);
-        let entries = self.sets.iter().map(|set| set.columns.len()).sum();
+        let (width, entries) = (self.width, self.entries);
         let features = self.features.and_then(FeatureColumns::into_names);
         if features.is_none() && width > width_max(entries) {
             let (file, row) = self.widest;
@@ -145,15 +169,18 @@ impl ExampleTables for SparseTables<'_> {
         }
 
         let (names, places): (Names, Vec<u32>) = self.classes.into_names();
-        let examples = |mut set: SparseExamples| {
-            for label in set.labels.iter_mut().filter(|label| !label.is_nan()) {
+        let numbered = Arc::new(move |examples: &mut SparseExamples| {
+            for label in examples.labels.iter_mut().filter(|label| !label.is_nan()) {
                 *label = label_of(places[*label as usize]);
             }
-            set.width = width;
-            set.class_names = Some(names.clone());
-            set
+            (examples.width, examples.class_names) = (width, Some(names.clone()));
+        });
+        let gathered = |set: ExampleSet<SparseExamples>| {
+            let numbered = numbered.clone();
+            Ok(set.finish()?.changed(move |examples| numbered(examples)))
         };
-        Ok((self.sets.into_iter().map(examples).collect(), features))
+        let sets = self.sets.into_iter().map(gathered).collect::<Result<_, DataError>>()?;
+        Ok((sets, features))
     }
 }
 

@@ -1,11 +1,13 @@
 //! A digest of examples, to tell whether two processes have read the same.
 
+use crate::error::DataError;
 use gaia_core::application::{Name, Names};
-use gaia_ml::divided::{Divided, Parts};
+use gaia_ml::divided::{Divided, Examples, Parts};
 use gaia_ml::examples::{DenseExamples, Documents, Features, Ratings, SparseExamples};
+use gaia_ml::stored::StoredExamples;
 
 /// What a digest can be taken of.
-pub(crate) trait Digested {
+pub(crate) trait Digested: Examples {
     /// Adds all examples, in their order.
     fn add_to(&self, digest: &mut Digest);
 }
@@ -32,24 +34,69 @@ impl Digest {
     fn add_floats(&mut self, values: &[f32]) {
         self.add_all(values.iter().map(|value| u64::from(value.to_bits())));
     }
+
+    fn finish(mut self) -> u64 {
+        // The last values must reach the high bits too.
+        self.add(0);
+        self.0
+    }
 }
 
 /// The digest of examples and of which worker has which.
-pub(crate) fn digest_of<E: Digested>(divided: &Divided<E>) -> u64 {
+///
+/// # Errors
+/// Where examples on disk cannot be read.
+pub(crate) fn digest_of<E: Digested>(divided: &Divided<E>) -> Result<u64, DataError> {
     let mut digest = Digest::default();
+    for parts in divided.stored.iter().flatten() {
+        digest.add(parts.train.len() as u64);
+        each_block(&*parts.train, |examples| examples.add_to(&mut digest))?;
+        each_block(&*parts.test, |examples| examples.add_to(&mut digest))?;
+    }
     divided.train.add_to(&mut digest);
     divided.test.add_to(&mut digest);
     let mut add_parts = |parts: &Parts| parts.iter().for_each(|part| digest.add_numbers(part));
     add_parts(&divided.train_parts);
     add_parts(&divided.test_parts);
-    // The last values must reach the high bits too.
-    digest.add(0);
-    digest.0
+    Ok(digest.finish())
 }
 
-/// The digest of ratings with the names of their users and items, whatever their rows are.
-pub(crate) fn digest_of_named(ratings: &Ratings, [users, items]: &[Names; 2]) -> u64 {
+/// Calls a function with the examples of each block in turn.
+///
+/// # Errors
+/// Where they cannot be read.
+pub(crate) fn each_block<E>(
+    stored: &dyn StoredExamples<E>,
+    mut function: impl FnMut(&E),
+) -> Result<(), DataError> {
+    for block in stored.blocks() {
+        let examples = stored.read(block);
+        function(&examples.map_err(|error| DataError::Application(error.into_inner()))?);
+    }
+    Ok(())
+}
+
+/// The digest of a validation set: of each of its examples in turn, as `add` adds it to a digest. It is the same however
+/// the set is divided over workers.
+///
+/// # Errors
+/// Where examples on disk cannot be read.
+pub(crate) fn digest_of_test<E: Examples>(
+    divided: &Divided<E>,
+    add: impl Fn(&E, &mut Digest),
+) -> Result<u64, DataError> {
     let mut digest = Digest::default();
+    add(&divided.test, &mut digest);
+    for parts in divided.stored.iter().flatten() {
+        each_block(&*parts.test, |examples| {
+            (0..examples.len() as u32).for_each(|at| add(&examples.select(&[at]), &mut digest));
+        })?;
+    }
+    Ok(digest.finish())
+}
+
+/// Adds ratings with the names of their users and items, whatever their rows are.
+pub(crate) fn add_named(ratings: &Ratings, [users, items]: &[Names; 2], digest: &mut Digest) {
     for (rows, names) in [(&ratings.user, users), (&ratings.item, items)] {
         digest.add(rows.len() as u64);
         rows.iter().filter_map(|row| names.get(*row as usize)).for_each(|name| match name {
@@ -58,16 +105,6 @@ pub(crate) fn digest_of_named(ratings: &Ratings, [users, items]: &[Names; 2]) ->
         });
     }
     digest.add_floats(&ratings.value);
-    digest.add(0);
-    digest.0
-}
-
-/// The digest of examples alone.
-pub(crate) fn digest_of_examples(examples: &impl Digested) -> u64 {
-    let mut digest = Digest::default();
-    examples.add_to(&mut digest);
-    digest.add(0);
-    digest.0
 }
 
 impl Digested for Ratings {
@@ -125,7 +162,7 @@ mod tests {
             let train =
                 Ratings { users: 3, items: 3, user: row.clone(), item: row, value: value.to_vec() };
             let parts: Parts = parts.iter().map(|part| Arc::from(*part)).collect();
-            digest_of(&Divided::new(train, Ratings::default(), parts))
+            digest_of(&Divided::new(train, Ratings::default(), parts)).unwrap()
         };
 
         let own = digest(&[1.0, 2.0, 3.0], &[&[0, 1], &[2]]);

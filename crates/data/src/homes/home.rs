@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::homes::split::{hold_out, split};
+use crate::error::DataError;
+use crate::homes::split::{held_out_count, hold_out, split};
+use crate::scratch::{Dealing, Encoded, Gathered, ScratchPart, ScratchSpace, deal};
 use gaia_core::topology::DataHome;
 use gaia_core::types::Seed;
 use gaia_ml::ConfigError;
 use gaia_ml::columns::DataSource;
 use gaia_ml::config::DataConfig;
-use gaia_ml::divided::{Divided, Examples};
+use gaia_ml::divided::{Divided, Examples, even_runs};
+use gaia_ml::stored::StoredParts;
 
 /// A part of the data that is read, held out and split on its own.
 pub(crate) struct Home<S: DataSource, G: Default> {
@@ -24,6 +28,8 @@ pub(crate) struct Home<S: DataSource, G: Default> {
     pub(crate) validation: Option<PathBuf>,
     /// The workers of each data center that trains on this data. Each of them has the whole validation set.
     validators: Vec<usize>,
+    /// Where the examples go, if not in memory.
+    pub(crate) space: Option<ScratchSpace>,
 }
 
 /// The homes of some data: one with all workers, or one for each data center if each has data of its own.
@@ -47,6 +53,7 @@ where
         return Err(ConfigError::new("data.at", format!("a table for `{name}`"), expected));
     }
 
+    let space = ScratchSpace::of(data, all.iter().map(|home| home.workers).sum());
     if !data.is_per_data_center() {
         if !data.at.is_empty() {
             let expected =
@@ -58,7 +65,7 @@ where
         let validators = all.iter().map(|home| home.workers).collect();
         let validation = validation.map(Path::to_owned);
         let data = data.clone();
-        return Ok(vec![Home { name, data, workers, seed, validation, validators }]);
+        return Ok(vec![Home { name, data, workers, seed, validation, validators, space }]);
     }
 
     let mut homes = Vec::new();
@@ -83,25 +90,87 @@ where
         let seed = seed.child("at").child(&home.name);
         let DataHome { name, workers } = home.clone();
         let (validation, validators) = (validation.map(Path::to_owned), vec![workers]);
-        homes.push(Home { name, data: own, workers, seed, validation, validators });
+        let space = space.clone();
+        homes.push(Home { name, data: own, workers, seed, validation, validators, space });
     }
     Ok(homes)
 }
 
 impl<S: DataSource, G: Default> Home<S, G> {
-    /// The examples that train and those that test, of the sets that were read: all examples, and a validation set if there
-    /// is one.
-    pub(crate) fn train_and_test<E: Examples>(&self, sets: Vec<E>) -> (E, E) {
-        let mut sets = sets.into_iter();
-        let all = sets.next().expect("a home has a set of examples");
-        match sets.next() {
-            Some(validation) => (all, validation),
-            None => self.hold_out(&all),
+    /// Divides examples over the workers of this home by their groups. Of `all` a share is held out, unless `test` stands in
+    /// for it.
+    ///
+    /// # Errors
+    /// Where there is no room for examples on disk, or they cannot be read again.
+    pub(crate) fn divide<E: Encoded>(
+        &self,
+        all: Gathered<E>,
+        test: Option<Gathered<E>>,
+        group: impl Fn(&E, usize) -> u32,
+    ) -> Result<Divided<E>, DataError> {
+        if let Some(space) = &self.space {
+            return self.deal(space, all, test, group);
         }
+        let all = all.into_memory()?;
+        let (train, test) = match test {
+            Some(test) => (all, test.into_memory()?),
+            None => self.hold_out(&all),
+        };
+        let groups: Vec<u32> = (0..train.len()).map(|at| group(&train, at)).collect();
+        Ok(self.split(train, test, &groups))
+    }
+
+    /// As [`Self::divide`], on disk.
+    fn deal<E: Encoded>(
+        &self,
+        space: &ScratchSpace,
+        all: Gathered<E>,
+        test: Option<Gathered<E>>,
+        group: impl Fn(&E, usize) -> u32,
+    ) -> Result<Divided<E>, DataError> {
+        let examples = all.len();
+        let held_out =
+            if test.is_some() { 0 } else { held_out_count(examples, self.data.held_out) };
+        let DataConfig { split, skew, .. } = self.data;
+        let (workers, seed) = (self.workers, self.seed.child("deal"));
+        let dealing = Dealing { examples, held_out, split, skew, workers, seed };
+        let dealt = deal(all.into_spool(space)?, &dealing, group, space)?;
+
+        let test = match test {
+            Some(test) => test.into_spool(space)?,
+            None => dealt.test,
+        };
+        let (train_none, test_none) = (dealt.train[0].none(), test.none());
+        let bytes = dealt.train.iter().map(|spool| spool.bytes()).sum();
+        let window = space.window(examples - held_out, bytes);
+        let test = Arc::new(test);
+        let test_places = match self.validation {
+            None => even_runs(test.len(), workers).collect::<Vec<_>>(),
+            Some(_) => {
+                let each = self.validators.iter();
+                each.flat_map(|workers| even_runs(test.len(), *workers)).collect()
+            }
+        };
+
+        let train = dealt.train.into_iter().zip(dealt.weights).zip(test_places);
+        let parts = train.map(|((spool, weight), places)| {
+            let (train_places, spool) = (0..spool.len(), Arc::new(spool));
+            let held_out = places.len() as u64;
+            StoredParts {
+                train: Arc::new(ScratchPart { spool, places: train_places, weight, window }),
+                test: Arc::new(ScratchPart {
+                    spool: test.clone(),
+                    places,
+                    weight: held_out,
+                    window,
+                }),
+            }
+        });
+        Ok(Divided::stored(train_none, test_none, parts.collect()))
     }
 
     /// Holds out a share of the examples: those that train, and those that test.
-    pub(crate) fn hold_out<E: Examples>(&self, all: &E) -> (E, E) {
+    fn hold_out<E: Examples>(&self, all: &E) -> (E, E) {
         let (train, test) = hold_out(all.len(), self.data.held_out, self.seed.child("held out"));
         (all.select(&train), all.select(&test))
     }

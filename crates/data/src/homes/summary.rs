@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::DataError;
 use crate::formats::name_index::{NAME_BYTES_MAX, is_sound};
 use crate::homes::counted_names::CountedNames;
+use crate::homes::digest::{Digested, digest_of};
 use gaia_core::application::Names;
 use gaia_ml::declared::CLASSES_MAX;
 use gaia_ml::divided::{Divided, Examples};
@@ -95,9 +96,17 @@ impl<'a, L> Part<'a, L> {
 }
 
 impl DataSummary {
-    pub(crate) fn new<E: Examples>(divided: &Divided<E>, digest: u64, shape: DataShape) -> Self {
+    /// The summary of examples. `validation` is the digest of the validation set, if there is one.
+    ///
+    /// # Errors
+    /// Where examples on disk cannot be read.
+    pub(crate) fn new<E: Digested>(
+        divided: &Divided<E>,
+        validation: Option<u64>,
+        shape: DataShape,
+    ) -> Result<Self, DataError> {
         let (train, test) = (divided.train_total as u64, divided.test_total as u64);
-        Self { train, test, digest, validation: None, shape }
+        Ok(Self { train, test, digest: digest_of(divided)?, validation, shape })
     }
 
     /// Whether numbers that were received from another process can be those of data.

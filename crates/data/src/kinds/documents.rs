@@ -1,13 +1,13 @@
 //! Topic models from the documents of each data center: the words are the same in all.
 
 use crate::error::{DataError, FilePosition};
-use crate::formats::docword::{read_docword, read_vocabulary};
-use crate::homes::digest::{digest_of, digest_of_examples};
+use crate::formats::docword::{gather_docword, read_vocabulary};
+use crate::homes::digest::{Digested, digest_of_test, each_block};
 use crate::homes::home::Home;
 use crate::homes::summary::{
     DataShape, DataSummary, DocumentShape, Part, disagreement, joined, undeclared,
 };
-use crate::kinds::check_parameters;
+use crate::kinds::{check_clocks_per_pass, check_parameters};
 use crate::synthetic;
 use gaia_core::types::Seed;
 use gaia_ml::apps::{
@@ -20,7 +20,7 @@ use gaia_ml::examples::Documents;
 /// The documents of one data center.
 pub(crate) struct LocalDocuments {
     documents: Divided<Documents>,
-    vocabulary: Option<Vec<String>>,
+    summary: DataSummary,
 }
 
 /// Reads the documents of a home, or makes them, with the perplexity of what made them.
@@ -32,24 +32,23 @@ pub(crate) fn read(
     if home.data.source == DocumentSource::Synthetic {
         return made(config, home, seed);
     }
-    let all = read_docword(home.path()?)?;
-    check(config, all.vocabulary)?;
-    let words = config.data.vocabulary_path.as_deref();
-    let vocabulary = words.map(|words| read_vocabulary(words, all.vocabulary)).transpose()?;
-    let (train, test) = match &home.validation {
-        None => home.hold_out(&all),
-        Some(validation) => {
-            let test = read_docword(validation)?;
-            if test.vocabulary != all.vocabulary {
-                let found = format!("documents of {} words", test.vocabulary);
-                let expected = format!("{} words, as those that train have", all.vocabulary);
-                return Err(DataError::broken(validation, FilePosition::Whole, found, expected));
-            }
-            (all, test)
-        }
-    };
-    let labels = most_frequent_words(&train);
-    Ok((LocalDocuments { documents: home.split(train, test, &labels), vocabulary }, None))
+    let space = home.space.as_ref();
+    let all = gather_docword(home.path()?, space)?;
+    let words = all.none().vocabulary;
+    check(config, words)?;
+    let file = config.data.vocabulary_path.as_deref();
+    let vocabulary = file.map(|file| read_vocabulary(file, words)).transpose()?;
+    let test = home.validation.as_deref().map(|path| gather_docword(path, space)).transpose()?;
+    if let (Some(test), Some(path)) = (&test, &home.validation)
+        && test.none().vocabulary != words
+    {
+        let found = format!("documents of {} words", test.none().vocabulary);
+        let expected = format!("{words} words, as those that train have");
+        return Err(DataError::broken(path, FilePosition::Whole, found, expected));
+    }
+    let documents = home.divide(all, test, most_frequent_word)?;
+    let validation = home.validation.as_ref().map(|_| digest_of_test(&documents, Digested::add_to));
+    Ok((LocalDocuments::new(documents, vocabulary, validation.transpose()?)?, None))
 }
 
 fn made(
@@ -63,26 +62,37 @@ fn made(
     let documents = home.split(made.train, made.test, &made.labels);
     let best = WordProbabilities::new(generator.topics, made.words)
         .perplexity(&cut(&documents, seed), generator.topic_concentration);
-    Ok((LocalDocuments { documents, vocabulary: None }, Some(best)))
+    Ok((LocalDocuments::new(documents, None, None)?, Some(best)))
 }
 
 impl LocalDocuments {
-    /// The number of training documents.
+    fn new(
+        documents: Divided<Documents>,
+        vocabulary: Option<Vec<String>>,
+        validation: Option<u64>,
+    ) -> Result<Self, DataError> {
+        let mut counts = documents.train.count_words();
+        for parts in documents.stored.iter().flatten() {
+            each_block(&*parts.train, |documents| add_words(documents, &mut counts))?;
+        }
+        let shape = DocumentShape { counts, vocabulary };
+        let summary = DataSummary::new(&documents, validation, DataShape::Documents(shape))?;
+        Ok(Self { documents, summary })
+    }
+
+    /// The number of training examples in memory.
     pub(crate) fn len(&self) -> usize {
         self.documents.train.len()
     }
 
-    /// The digest of the held-out documents.
-    pub(crate) fn digest_of_test(&self) -> u64 {
-        digest_of_examples(&self.documents.test)
+    pub(crate) fn summary(&self) -> &DataSummary {
+        &self.summary
     }
+}
 
-    pub(crate) fn summary(&self) -> DataSummary {
-        let counts = self.documents.train.count_words();
-        let shape = DocumentShape { counts, vocabulary: self.vocabulary.clone() };
-        let digest = digest_of(&self.documents);
-        DataSummary::new(&self.documents, digest, DataShape::Documents(shape))
-    }
+/// Adds how often each word occurs in documents.
+fn add_words(documents: &Documents, counts: &mut [u64]) {
+    counts.iter_mut().zip(documents.count_words()).for_each(|(all, count)| *all += count);
 }
 
 /// Builds the application from the documents that this process has, and from the summaries of all.
@@ -114,6 +124,14 @@ pub(crate) fn build(
 
     let parts = parts.into_iter().map(|part| part.map(|local| local.documents)).collect();
     let documents = joined(Documents::empty(words), parts);
+    check_clocks_per_pass(&documents, config.clocks_per_pass)?;
+    let mut before = counts.before.clone();
+    for parts in &documents.stored {
+        counts.before_stored.push(parts.as_ref().map_or_else(Vec::new, |_| before.clone()));
+        if let Some(parts) = parts {
+            each_block(&*parts.train, |documents| add_words(documents, &mut before))?;
+        }
+    }
     let held_out = cut(&documents, seed);
     let config = config.clone();
     Ok(TopicModel::new(config, documents, held_out, counts, vocabulary, seed, name))
@@ -166,13 +184,10 @@ fn check(config: &TopicModelConfig, words: usize) -> Result<(), DataError> {
     Ok(check_parameters("topics", config.topics, parameters)?)
 }
 
-/// The most frequent word of each document. Of equally frequent ones the first.
-fn most_frequent_words(documents: &Documents) -> Vec<u32> {
-    let of_document = |document| {
-        let (words, counts) = documents.document(document);
-        let most = counts.iter().copied().max().unwrap_or(0);
-        let place = counts.iter().position(|&count| count == most);
-        place.map_or(0, |place| words[place])
-    };
-    (0..documents.len()).map(of_document).collect()
+/// The most frequent word of a document. Of equally frequent ones the first.
+fn most_frequent_word(documents: &Documents, document: usize) -> u32 {
+    let (words, counts) = documents.document(document);
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let place = counts.iter().position(|&count| count == most);
+    place.map_or(0, |place| words[place])
 }

@@ -3,18 +3,20 @@
 use std::path::Path;
 
 use crate::error::{DataError, FilePosition};
-use crate::formats::cifar::read_cifar;
+use crate::formats::cifar::add_cifar;
 use crate::formats::class_names::{places, union};
 use crate::formats::dense_tables::DenseTables;
 use crate::formats::files::folders_of;
-use crate::formats::idx::read_idx;
+use crate::formats::idx::add_idx;
+use crate::formats::image_sets::ImageSets;
 use crate::formats::table::TableFormat;
-use crate::homes::digest::{digest_of, digest_of_examples};
+use crate::homes::digest::{Digested, digest_of_test};
 use crate::homes::home::Home;
 use crate::homes::summary::{
     DataShape, DataSummary, DenseShape, Part, disagreement, joined, undeclared,
 };
-use crate::kinds::{agreed_features, declared_classes, read_tables};
+use crate::kinds::{agreed_features, check_batch, declared_classes, read_tables};
+use crate::scratch::{Gathered, ScratchSpace, changed};
 use crate::synthetic::Generated;
 use gaia_core::application::Names;
 use gaia_core::types::Seed;
@@ -26,8 +28,7 @@ use gaia_ml::examples::{DenseExamples, Shape};
 /// The dense examples of one data center.
 pub(crate) struct LocalImages {
     images: Divided<DenseExamples>,
-    /// The names of the features, where each has one.
-    features: Option<Vec<String>>,
+    summary: DataSummary,
 }
 
 /// Reads the images of a home, or makes them, with the accuracy of what made them.
@@ -35,28 +36,29 @@ pub(crate) fn read<G: Clone + Default>(
     home: &Home<ImageSource, G>,
     make: impl FnOnce(Seed) -> Generated<DenseExamples>,
 ) -> Result<(LocalImages, Option<f64>), DataError> {
-    let columns = &home.data.columns;
-    let (train, test, features, best) = match home.data.source {
+    let (columns, space) = (&home.data.columns, home.space.as_ref());
+    let tables = |format| read_tables(home, DenseTables::new(format, columns, space));
+    let (all, test, features) = match home.data.source {
         ImageSource::Synthetic => {
-            let made = make(home.seed.child("synthetic"));
-            (made.train, made.test, None, Some(made.best_accuracy))
+            let Generated { train, test, best_accuracy, .. } = make(home.seed.child("synthetic"));
+            let labels = train.labels.clone();
+            let local = LocalImages::new(home.split(train, test, &labels), None, None)?;
+            return Ok((local, Some(best_accuracy)));
         }
-        ImageSource::Csv => {
-            let tables = DenseTables::new(TableFormat::csv(columns.separator), columns);
-            read_tables(home, tables)?
-        }
-        ImageSource::Parquet => read_tables(home, DenseTables::new(TableFormat::Parquet, columns))?,
+        ImageSource::Csv => tables(TableFormat::csv(columns.separator))?,
+        ImageSource::Parquet => tables(TableFormat::Parquet)?,
         source @ (ImageSource::Idx | ImageSource::Cifar) => {
-            let (train, mut test) = read_folders(home.path()?, source)?;
+            let [train, mut test] = read_folders(home.path()?, source, space)?;
             if let Some(validation) = &home.validation {
-                (_, test) = read_folders(validation, source)?;
-                check_shape(validation, &test, &train)?;
+                [_, test] = read_folders(validation, source, space)?;
+                check_shape(validation, &test.none(), &train.none())?;
             }
-            (train, test, None, None)
+            (train, Some(test), None)
         }
     };
-    let labels = train.labels.clone();
-    Ok((LocalImages { images: home.split(train, test, &labels), features }, best))
+    let images = home.divide(all, test, |images, at| images.labels[at])?;
+    let validation = home.validation.as_ref().map(|_| digest_of_test(&images, Digested::add_to));
+    Ok((LocalImages::new(images, features, validation.transpose()?)?, None))
 }
 
 /// Checks that images of a validation set are as those that train.
@@ -74,18 +76,12 @@ fn check_shape(
 }
 
 impl LocalImages {
-    /// The number of training examples.
-    pub(crate) fn len(&self) -> usize {
-        self.images.train.len()
-    }
-
-    /// The digest of the held-out examples.
-    pub(crate) fn digest_of_test(&self) -> u64 {
-        digest_of_examples(&self.images.test)
-    }
-
-    pub(crate) fn summary(&self) -> DataSummary {
-        let Divided { train, test, .. } = &self.images;
+    fn new(
+        images: Divided<DenseExamples>,
+        features: Option<Vec<String>>,
+        validation: Option<u64>,
+    ) -> Result<Self, DataError> {
+        let Divided { train, test, .. } = &images;
         let Shape { channels, height, width } = train.shape;
         let shape = DenseShape {
             channels,
@@ -93,20 +89,33 @@ impl LocalImages {
             width,
             classes: train.classes.max(test.classes),
             class_names: train.class_names.clone(),
-            features: self.features.clone(),
+            features,
         };
-        DataSummary::new(&self.images, digest_of(&self.images), DataShape::Images(shape))
+        let summary = DataSummary::new(&images, validation, DataShape::Images(shape))?;
+        Ok(Self { images, summary })
+    }
+
+    /// The number of training examples in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.images.train.len()
+    }
+
+    pub(crate) fn summary(&self) -> &DataSummary {
+        &self.summary
     }
 
     /// The examples with the classes of all data centers. Classes without names are named by their numbers.
     fn in_model(self, all: &Names) -> Divided<DenseExamples> {
-        let mut images = self.images;
-        for examples in [&mut images.train, &mut images.test] {
+        let places_of = |examples: &DenseExamples| {
             let numbers = || numbered(examples.classes);
-            let places = places(&examples.class_names.clone().unwrap_or_else(numbers), all);
-            examples.labels.iter_mut().for_each(|label| *label = places[*label as usize]);
-        }
-        images
+            places(&examples.class_names.clone().unwrap_or_else(numbers), all)
+        };
+        let Divided { train, test, .. } = &self.images;
+        // Examples have the classes of those that train, or more where only those that test have them.
+        let all = if train.classes < test.classes { places_of(test) } else { places_of(train) };
+        changed(self.images, move |examples| {
+            examples.labels.iter_mut().for_each(|label| *label = all[*label as usize]);
+        })
     }
 }
 
@@ -116,10 +125,11 @@ fn numbered(classes: usize) -> Names {
 }
 
 /// The images of all data centers, of which this process has some, and the names of their features where each has one. They
-/// have one shape, and the classes of all or those that are declared.
+/// have one shape, and the classes of all or those that are declared. A worker visits `batch` of them in each clock.
 pub(crate) fn gathered(
     parts: Vec<Part<'_, LocalImages>>,
     declared: &DeclaredExamples,
+    batch: usize,
 ) -> Result<(Divided<DenseExamples>, Option<Vec<String>>), DataError> {
     let shapes: Vec<&DenseShape> = parts.iter().filter_map(Part::shape).collect();
     let features = agreed_features(&parts, |part| part.shape()?.features.as_ref())?;
@@ -161,6 +171,7 @@ pub(crate) fn gathered(
     for examples in [&mut all.train, &mut all.test] {
         (examples.classes, examples.class_names) = (classes, class_names.clone());
     }
+    check_batch(&all, batch)?;
     Ok((all, features))
 }
 
@@ -180,33 +191,24 @@ impl Part<'_, LocalImages> {
     }
 }
 
-/// Training and test images.
-type Images = (DenseExamples, DenseExamples);
-
-/// Reads the images of a folder, or of the folders that match a pattern.
-pub(crate) fn read_folders(path: &Path, source: ImageSource) -> Result<Images, DataError> {
-    let read = if source == ImageSource::Idx { read_idx } else { read_cifar };
+/// Reads the images of a folder, or of the folders that match a pattern: those that train and those that test. They go
+/// where there is space for them, or stay in memory.
+pub(crate) fn read_folders(
+    path: &Path,
+    source: ImageSource,
+    space: Option<&ScratchSpace>,
+) -> Result<[Gathered<DenseExamples>; 2], DataError> {
+    let add = if source == ImageSource::Idx { add_idx } else { add_cifar };
     let folders = folders_of(path)?;
-    let (mut train, mut test) = read(&folders[0])?;
-    for folder in &folders[1..] {
-        let (more, more_test) = read(folder)?;
-        if more.shape != train.shape {
-            let found = format!("images of {} pixels", more.shape);
-            let expected = format!("{} pixels, as in {}", train.shape, folders[0].display());
+    let mut sets = ImageSets::new(&folders[0], space)?;
+    for folder in &folders {
+        add(folder, &mut sets)?;
+        let (images, most) = sets.train_count();
+        if images > most {
+            let found = format!("{images} images with the folders before");
+            let expected = format!("at most {most} images in all folders");
             return Err(DataError::broken(folder, FilePosition::Whole, found, expected));
         }
-        if train.len() + more.len() > IMAGES_MAX {
-            let found = format!("{} images with the folders before", train.len() + more.len());
-            let expected = format!("at most {IMAGES_MAX} images in all folders");
-            return Err(DataError::broken(folder, FilePosition::Whole, found, expected));
-        }
-        train.append(more);
-        test.append(more_test);
     }
-    let classes = train.classes.max(test.classes);
-    (train.classes, test.classes) = (classes, classes);
-    Ok((train, test))
+    sets.finish()
 }
-
-/// Training images in all folders: positions are 32-bit.
-const IMAGES_MAX: usize = 1 << 30;

@@ -14,14 +14,16 @@ use crate::formats::example_tables::ExampleTables;
 use crate::formats::feature_columns::difference;
 use crate::homes::home::Home;
 use crate::homes::summary::{Part, disagreement, undeclared};
+use crate::scratch::Gathered;
 use gaia_core::application::Names;
 use gaia_core::types::limits::MODEL_PARAMETERS_MAX;
 use gaia_ml::ConfigError;
 use gaia_ml::columns::DataSource;
 use gaia_ml::declared::{DeclaredClasses, DeclaredExamples};
+use gaia_ml::divided::{Divided, Examples};
 
-/// Examples that train and that test, the names of their features where each has one, and the accuracy of what made them.
-type Read<E> = (E, E, Option<Vec<String>>, Option<f64>);
+/// Examples, those that test where none are to be held out, and the names of their features where each has one.
+type Read<E> = (Gathered<E>, Option<Gathered<E>>, Option<Vec<String>>);
 
 /// Reads the examples of a home from files of columns.
 fn read_tables<T, S, G>(home: &Home<S, G>, mut tables: T) -> Result<Read<T::Examples>, DataError>
@@ -34,8 +36,48 @@ where
         tables.add_set(path)?;
     }
     let (sets, features) = tables.into_examples()?;
-    let (train, test) = home.train_and_test(sets);
-    Ok((train, test, features, None))
+    let mut sets = sets.into_iter();
+    let all = sets.next().expect("a home has a set of examples");
+    Ok((all, sets.next(), features))
+}
+
+/// Checks that the examples of a clock fit in the memory of a worker, where examples are on disk; `batch` is how many of a
+/// worker's examples the setting `key` makes one clock.
+fn check_windows<E: Examples>(
+    divided: &Divided<E>,
+    (key, value): (&str, usize),
+    batch: impl Fn(usize) -> usize,
+    fitting: impl Fn(usize, usize) -> String,
+) -> Result<(), ConfigError> {
+    for parts in divided.stored.iter().flatten() {
+        let (examples, window) = (parts.train.len(), parts.train.window());
+        if batch(examples) > window {
+            let expected = format!(
+                "{}, so that a clock's examples of a worker fit in app.data.memory, or more of that",
+                fitting(examples, window)
+            );
+            return Err(ConfigError::new(key, value, expected));
+        }
+    }
+    Ok(())
+}
+
+/// As [`check_windows`], of applications that cut a pass into a number of clocks.
+fn check_clocks_per_pass<E: Examples>(
+    divided: &Divided<E>,
+    clocks_per_pass: u64,
+) -> Result<(), ConfigError> {
+    let clocks = clocks_per_pass as usize;
+    let fitting =
+        |examples: usize, window: usize| format!("at least {}", examples.div_ceil(window));
+    let batch = |examples: usize| examples.div_ceil(clocks);
+    check_windows(divided, ("clocks_per_pass", clocks), batch, fitting)
+}
+
+/// As [`check_windows`], of applications that visit a number of examples in each clock.
+fn check_batch<E: Examples>(divided: &Divided<E>, batch: usize) -> Result<(), ConfigError> {
+    let fitting = |_: usize, window: usize| format!("at most {window}");
+    check_windows(divided, ("batch", batch), |examples| batch.min(examples), fitting)
 }
 
 /// The names of the features of all data centers, where they have names. They are the same in all that have any.

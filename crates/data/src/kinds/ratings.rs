@@ -8,12 +8,13 @@ use crate::formats::rating_rows::{RatingRows, Values};
 use crate::formats::rating_tables::add_tables;
 use crate::formats::table::TableFormat;
 use crate::homes::counted_names::CountedNames;
-use crate::homes::digest::{digest_of, digest_of_named};
+use crate::homes::digest::{add_named, digest_of_test, each_block};
 use crate::homes::home::Home;
 use crate::homes::summary::{
     DataShape, DataSummary, Part, RatingShape, disagreement, joined, undeclared,
 };
-use crate::kinds::check_parameters;
+use crate::kinds::{check_clocks_per_pass, check_parameters};
+use crate::scratch::{Gathered, changed};
 use crate::synthetic;
 use gaia_core::application::Names;
 use gaia_ml::apps::{
@@ -28,6 +29,7 @@ pub(crate) struct LocalRatings {
     ratings: Divided<Ratings>,
     /// The users and the items in the files, ascending.
     names: [Names; 2],
+    summary: DataSummary,
 }
 
 /// Reads the ratings of a home.
@@ -37,19 +39,25 @@ pub(crate) fn read(home: &Home<RatingSource, RatingGenerator>) -> Result<LocalRa
             let all = synthetic::ratings(&home.data.synthetic, home.seed.child("synthetic"));
             let numbers = |count: usize| Names::Numbers((0..count as u64).collect());
             let names = [numbers(all.users), numbers(all.items)];
-            (vec![all], names)
+            (vec![Gathered::InMemory(all)], names)
         }
         _ => {
-            let mut rows = RatingRows::default();
+            let mut rows = RatingRows::new(home.space.clone());
             for path in [home.path()?].into_iter().chain(home.validation.as_deref()) {
                 rows.add_set(path, |rows| add_files(&home.data, path, rows, Values::Given))?;
             }
-            rows.into_ratings()
+            rows.into_ratings()?
         }
     };
-    let (train, test) = home.train_and_test(sets);
-    let groups = train.user.clone();
-    Ok(LocalRatings { ratings: home.split(train, test, &groups), names })
+    let mut sets = sets.into_iter();
+    let all = sets.next().expect("a home has a set of ratings");
+    let ratings = home.divide(all, sets.next(), |ratings, at| ratings.user[at])?;
+    let validation = home
+        .validation
+        .as_ref()
+        .map(|_| digest_of_test(&ratings, |ratings, digest| add_named(ratings, &names, digest)));
+    let summary = summary(&ratings, &names, validation.transpose()?)?;
+    Ok(LocalRatings { ratings, names, summary })
 }
 
 /// Adds the ratings of the files that a path names.
@@ -70,25 +78,13 @@ pub(crate) fn add_files(
 }
 
 impl LocalRatings {
-    /// The number of training ratings.
+    /// The number of training examples in memory.
     pub(crate) fn len(&self) -> usize {
         self.ratings.train.len()
     }
 
-    /// The digest of the held-out ratings, whatever other users and items there are.
-    pub(crate) fn digest_of_test(&self) -> u64 {
-        digest_of_named(&self.ratings.test, &self.names)
-    }
-
-    pub(crate) fn summary(&self) -> DataSummary {
-        let totals = RatingTotals::of(&self.ratings.train);
-        let [users, items] = self.names.clone();
-        let shape = RatingShape {
-            users: CountedNames { names: users, counts: totals.by_user },
-            items: CountedNames { names: items, counts: totals.by_item },
-            sum: totals.sum,
-        };
-        DataSummary::new(&self.ratings, digest_of(&self.ratings), DataShape::Ratings(shape))
+    pub(crate) fn summary(&self) -> &DataSummary {
+        &self.summary
     }
 
     /// The ratings with the rows that their users and items have in the model.
@@ -98,21 +94,33 @@ impl LocalRatings {
             names.map(|name| all.place(name).map_or(u32::MAX, |place| place as u32)).collect()
         };
         let [user_places, item_places] = [0, 1].map(|at| places(&self.names[at], all[at]));
-        let moved = |ratings: Ratings| {
-            let row = |places: &[u32], own: Vec<u32>| -> Vec<u32> {
-                own.into_iter().map(|row| places[row as usize]).collect()
-            };
-            Ratings {
-                users: all[0].len(),
-                items: all[1].len(),
-                user: row(&user_places, ratings.user),
-                item: row(&item_places, ratings.item),
-                value: ratings.value,
-            }
-        };
-        let Divided { train, test, .. } = self.ratings;
-        Divided { train: moved(train), test: moved(test), ..self.ratings }
+        let counts = all.map(Names::len);
+        changed(self.ratings, move |ratings| {
+            ratings.user.iter_mut().for_each(|user| *user = user_places[*user as usize]);
+            ratings.item.iter_mut().for_each(|item| *item = item_places[*item as usize]);
+            (ratings.users, ratings.items) = (counts[0], counts[1]);
+        })
     }
+}
+
+/// The summary of ratings with their users and items.
+fn summary(
+    ratings: &Divided<Ratings>,
+    names: &[Names; 2],
+    validation: Option<u64>,
+) -> Result<DataSummary, DataError> {
+    let mut totals = RatingTotals::none(names[0].len(), names[1].len());
+    totals.add(&ratings.train);
+    for parts in ratings.stored.iter().flatten() {
+        each_block(&*parts.train, |ratings| totals.add(ratings))?;
+    }
+    let [users, items] = names.clone();
+    let shape = RatingShape {
+        users: CountedNames { names: users, counts: totals.by_user },
+        items: CountedNames { names: items, counts: totals.by_item },
+        sum: totals.sum,
+    };
+    DataSummary::new(ratings, validation, DataShape::Ratings(shape))
 }
 
 /// Builds the application from the ratings that this process has, and from the summaries of all.
@@ -145,6 +153,7 @@ pub(crate) fn build(
     let none = Ratings { users, items, ..Ratings::default() };
     let parts = parts.into_iter().map(|part| part.map(|local| local.in_model(names.each_ref())));
     let ratings = joined(none, parts.collect());
+    check_clocks_per_pass(&ratings, config.clocks_per_pass)?;
     Ok(MatrixFactorization::new(config.clone(), ratings, &totals, names, name))
 }
 

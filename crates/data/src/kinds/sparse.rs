@@ -2,15 +2,16 @@
 
 use crate::error::DataError;
 use crate::formats::class_names::{listed, places, union};
-use crate::formats::libsvm::read_libsvm;
+use crate::formats::libsvm::gather_libsvm;
 use crate::formats::sparse_tables::{SparseTables, label_of};
 use crate::formats::table::TableFormat;
-use crate::homes::digest::{digest_of, digest_of_examples};
+use crate::homes::digest::{Digested, digest_of_test};
 use crate::homes::home::Home;
 use crate::homes::summary::{
     DataShape, DataSummary, Part, SparseShape, disagreement, joined, undeclared,
 };
-use crate::kinds::{agreed_features, check_parameters, declared_classes, read_tables};
+use crate::kinds::{agreed_features, check_batch, check_parameters, declared_classes, read_tables};
+use crate::scratch::changed;
 use crate::synthetic;
 use gaia_core::application::Names;
 use gaia_ml::ConfigError;
@@ -21,75 +22,77 @@ use gaia_ml::examples::SparseExamples;
 /// The sparse examples of one data center.
 pub(crate) struct LocalSparse {
     examples: Divided<SparseExamples>,
-    /// The names of the features, where each has one.
-    features: Option<Vec<String>>,
+    summary: DataSummary,
 }
 
 /// Reads the examples of a home, or makes them, with the accuracy of what made them.
 pub(crate) fn read(
     home: &Home<SparseSource, PlantedGenerator>,
 ) -> Result<(LocalSparse, Option<f64>), DataError> {
-    let columns = &home.data.columns;
-    let (train, test, features, best) = match home.data.source {
+    let (columns, space) = (&home.data.columns, home.space.as_ref());
+    let tables = |format| read_tables(home, SparseTables::new(format, columns, space));
+    let (all, test, features) = match home.data.source {
         SparseSource::Synthetic => {
             let (data, seed) = (&home.data, home.seed.child("synthetic"));
             let made = synthetic::planted(&data.synthetic, data.held_out, seed);
-            (made.train, made.test, None, Some(made.best_accuracy))
+            let labels: Vec<u32> = (0..made.train.len()).map(|at| class(&made.train, at)).collect();
+            let divided = home.split(made.train, made.test, &labels);
+            return Ok((LocalSparse::new(divided, None, None)?, Some(made.best_accuracy)));
         }
         SparseSource::Libsvm => {
-            let (all, test) = read_libsvm(home.path()?)?;
-            let validation = home.validation.as_deref().map(read_libsvm).transpose()?;
-            let (train, test) = match (validation, test) {
-                (Some((validation, _)), _) => (all, validation),
-                (None, Some(test)) => (all, test),
-                (None, None) => home.hold_out(&all),
-            };
-            (train, test, None, None)
+            let (all, test) = gather_libsvm(home.path()?, space)?;
+            let validation = home.validation.as_deref();
+            let validation = validation.map(|path| gather_libsvm(path, space)).transpose()?;
+            (all, validation.map(|(validation, _)| validation).or(test), None)
         }
-        SparseSource::Csv => {
-            let tables = SparseTables::new(TableFormat::csv(columns.separator), columns);
-            read_tables(home, tables)?
-        }
-        SparseSource::Parquet => {
-            read_tables(home, SparseTables::new(TableFormat::Parquet, columns))?
-        }
+        SparseSource::Csv => tables(TableFormat::csv(columns.separator))?,
+        SparseSource::Parquet => tables(TableFormat::Parquet)?,
     };
-    let labels: Vec<u32> = train.labels.iter().map(|&label| u32::from(label > 0.0)).collect();
-    Ok((LocalSparse { examples: home.split(train, test, &labels), features }, best))
+    let examples = home.divide(all, test, class)?;
+    let validation = home.validation.as_ref().map(|_| digest_of_test(&examples, Digested::add_to));
+    Ok((LocalSparse::new(examples, features, validation.transpose()?)?, None))
+}
+
+/// The class of an example.
+fn class(examples: &SparseExamples, at: usize) -> u32 {
+    u32::from(examples.labels[at] > 0.0)
 }
 
 impl LocalSparse {
-    /// The number of training examples.
+    fn new(
+        examples: Divided<SparseExamples>,
+        features: Option<Vec<String>>,
+        validation: Option<u64>,
+    ) -> Result<Self, DataError> {
+        let Divided { train, test, .. } = &examples;
+        let shape = SparseShape {
+            width: train.width.max(test.width),
+            class_names: train.class_names.clone(),
+            features,
+        };
+        let summary = DataSummary::new(&examples, validation, DataShape::Sparse(shape))?;
+        Ok(Self { examples, summary })
+    }
+
+    /// The number of training examples in memory.
     pub(crate) fn len(&self) -> usize {
         self.examples.train.len()
     }
 
-    /// The digest of the held-out examples.
-    pub(crate) fn digest_of_test(&self) -> u64 {
-        digest_of_examples(&self.examples.test)
-    }
-
-    pub(crate) fn summary(&self) -> DataSummary {
-        let Divided { train, test, .. } = &self.examples;
-        let shape = SparseShape {
-            width: train.width.max(test.width),
-            class_names: train.class_names.clone(),
-            features: self.features.clone(),
-        };
-        DataSummary::new(&self.examples, digest_of(&self.examples), DataShape::Sparse(shape))
+    pub(crate) fn summary(&self) -> &DataSummary {
+        &self.summary
     }
 
     /// The examples with the labels that their classes have among those of all data centers.
     fn in_model(self, all: Option<&Names>) -> Divided<SparseExamples> {
-        let mut divided = self.examples;
-        for examples in [&mut divided.train, &mut divided.test] {
-            if let (Some(own), Some(all)) = (&examples.class_names, all) {
-                let places = places(own, all);
-                let label = |label: f32| label_of(places[usize::from(label > 0.0)]);
-                examples.labels.iter_mut().for_each(|own| *own = label(*own));
-            }
-        }
-        divided
+        let (Some(own), Some(all)) = (&self.examples.train.class_names, all) else {
+            return self.examples;
+        };
+        let places = places(own, all);
+        changed(self.examples, move |examples| {
+            let label = |label: f32| label_of(places[usize::from(label > 0.0)]);
+            examples.labels.iter_mut().for_each(|own| *own = label(*own));
+        })
     }
 }
 
@@ -131,6 +134,7 @@ pub(crate) fn build(
     for examples in [&mut all.train, &mut all.test] {
         (examples.width, examples.class_names) = (width, class_names.clone());
     }
+    check_batch(&all, config.batch)?;
     Ok(LogisticRegression::new(config.clone(), all, name).with_feature_names(features))
 }
 

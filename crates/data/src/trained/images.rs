@@ -39,14 +39,15 @@ impl GivenImages {
         let columns = &data.columns;
         let tables = |format| {
             let features = columns.features.clone().or_else(|| feature_names(trained));
-            DenseTables::new(format, &DenseColumns { features, ..columns.clone() }).read_any(path)
+            let columns = DenseColumns { features, ..columns.clone() };
+            DenseTables::new(format, &columns, None).read_any(path)
         };
         let mut images = match data.source {
             ImageSource::Csv => tables(TableFormat::csv(columns.separator))?,
             ImageSource::Parquet => tables(TableFormat::Parquet)?,
             ImageSource::Synthetic | ImageSource::Idx | ImageSource::Cifar => {
-                let (train, test) = read_folders(path, data.source)?;
-                if test.is_empty() { train } else { test }
+                let [train, test] = read_folders(path, data.source, None)?;
+                if test.len() == 0 { train.into_memory()? } else { test.into_memory()? }
             }
         };
 

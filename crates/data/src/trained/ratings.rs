@@ -41,8 +41,8 @@ pub(super) fn read(
 
     let mut rows = RatingRows::default();
     rows.add_any(|rows| add_files(&config.data, path, rows, Values::Optional))?;
-    let (mut sets, names) = rows.into_ratings_as_read();
-    let named = sets.remove(0);
+    let (mut sets, names) = rows.into_ratings_as_read()?;
+    let named = sets.remove(0).into_memory()?;
     if named.is_empty() {
         return Err(DataError::broken(path, FilePosition::Whole, "no row", "at least one rating"));
     }

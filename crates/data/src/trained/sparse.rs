@@ -37,7 +37,8 @@ impl GivenSparse {
         let tables = |format| {
             let is_given = columns.features.is_some() || columns.indices.is_some();
             let features = if is_given { columns.features.clone() } else { feature_names(trained) };
-            SparseTables::new(format, &SparseColumns { features, ..columns.clone() }).read_any(path)
+            let columns = SparseColumns { features, ..columns.clone() };
+            SparseTables::new(format, &columns, None).read_any(path)
         };
         let all = match data.source {
             SparseSource::Synthetic | SparseSource::Libsvm => read_libsvm(path)?.0,

@@ -302,16 +302,21 @@ impl Application for MatrixFactorization {
 impl RatingTotals {
     /// The totals of ratings that are all in this process.
     pub fn of(train: &Ratings) -> Self {
-        let counts = |rows: &[u32], count: usize| {
-            let mut counts = vec![0; count];
-            rows.iter().for_each(|&row| counts[row as usize] += 1);
-            counts
-        };
-        Self {
-            sum: train.value.iter().map(|&value| f64::from(value)).sum(),
-            by_user: counts(&train.user, train.users),
-            by_item: counts(&train.item, train.items),
-        }
+        let mut totals = Self::none(train.users, train.items);
+        totals.add(train);
+        totals
+    }
+
+    /// The totals of no ratings, of so many users and items.
+    pub fn none(users: usize, items: usize) -> Self {
+        Self { sum: 0.0, by_user: vec![0; users], by_item: vec![0; items] }
+    }
+
+    /// Adds ratings of these users and items.
+    pub fn add(&mut self, train: &Ratings) {
+        self.sum += train.value.iter().map(|&value| f64::from(value)).sum::<f64>();
+        train.user.iter().for_each(|&user| self.by_user[user as usize] += 1);
+        train.item.iter().for_each(|&item| self.by_item[item as usize] += 1);
     }
 }
 

@@ -119,8 +119,9 @@ impl AppConfig {
             Self::ConvolutionalNetwork(config) => config.data = config.data.without_paths(),
             Self::LogisticRegression(config) => config.data = config.data.without_paths(),
             Self::TopicModel(config) => {
-                let DataConfig { path, at, .. } = config.data.as_data().without_paths();
+                let DataConfig { path, at, scratch, .. } = config.data.as_data().without_paths();
                 (config.data.path, config.data.at, config.data.vocabulary_path) = (path, at, None);
+                config.data.scratch = scratch;
             }
             Self::External(_) => {}
         }

@@ -187,11 +187,15 @@ mod tests {
             self.window
         }
 
-        fn begin_read(&self, places: Range<usize>) -> Reading<Ratings> {
+        fn read(&self, places: Range<usize>) -> Result<Ratings, ApplicationError> {
             let user: Vec<u32> = places.map(|place| place as u32).collect();
             let value = vec![1.0; user.len()];
-            let ratings = Ratings { users: self.len, items: 1, item: user.clone(), user, value };
-            Box::new(|| Ok(ratings))
+            Ok(Ratings { users: self.len, items: 1, item: user.clone(), user, value })
+        }
+
+        fn begin_read(&self, places: Range<usize>) -> Reading<Ratings> {
+            let ratings = self.read(places);
+            Box::new(|| ratings)
         }
     }
 

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
 use crate::columns::{DataSource, NoColumns};
-use crate::config::{DataAt, DataConfig, Split, above_zero, count, fits, is_default, within};
+use crate::config::{
+    DataAt, DataConfig, ExamplesMemory, ExamplesOn, ScratchFolder, Split, above_zero, count, fits,
+    is_default, within,
+};
 use crate::declared::DeclaredDocuments;
 
 /// Settings of `kind = "topic-model"`.
@@ -52,6 +55,16 @@ pub struct CorpusConfig {
     /// What differs in a data center, by its name. The words are the same in all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub at: BTreeMap<String, DataAt<DocumentSource>>,
+    /// Where documents are once they are read: in `memory`, or on `disk` if they are more than fit in it. The topics of
+    /// their tokens are in memory.
+    #[serde(skip_serializing_if = "is_default")]
+    pub examples: ExamplesOn,
+    /// A folder on a disk with room for twice the documents of this process, for `examples = "disk"`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub scratch: ScratchFolder,
+    /// The memory that documents on disk may take, of all workers of a run together, 1 MiB to 1024 GiB.
+    #[serde(skip_serializing_if = "is_default")]
+    pub memory: ExamplesMemory,
     /// What is declared of the documents of all data centers.
     #[serde(skip_serializing_if = "is_default")]
     pub declared: DeclaredDocuments,
@@ -121,6 +134,9 @@ impl CorpusConfig {
             split: self.split,
             skew: self.skew,
             at: self.at.clone(),
+            examples: self.examples,
+            scratch: self.scratch.clone(),
+            memory: self.memory,
             declared: self.declared.clone(),
             columns: NoColumns {},
             synthetic: (),
@@ -163,12 +179,28 @@ impl Default for CorpusConfig {
             split,
             skew,
             at,
+            examples,
+            scratch,
+            memory,
             declared,
             columns: NoColumns {},
             synthetic: (),
         } = DataConfig::<DocumentSource, ()>::default();
         let synthetic = TopicGenerator::default();
-        Self { source, path, vocabulary_path: None, held_out, split, skew, at, declared, synthetic }
+        Self {
+            source,
+            path,
+            vocabulary_path: None,
+            held_out,
+            split,
+            skew,
+            at,
+            examples,
+            scratch,
+            memory,
+            declared,
+            synthetic,
+        }
     }
 }
 

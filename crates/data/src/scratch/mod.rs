@@ -1,0 +1,21 @@
+//! Examples on disk: for data that is larger than memory.
+//!
+//! A reader hands examples on as it finds them ([`ExampleSet`]), and they go to a file without a name ([`ScratchFile`]).
+//! Once all are there, they are held out, divided among workers and shuffled by way of buckets that fit in memory
+//! ([`deal`]). What a worker then reads in order is a random order ([`ScratchPart`]), so that it never seeks.
+
+mod buckets;
+mod dealing;
+mod encoding;
+mod example_set;
+mod scratch_file;
+mod scratch_part;
+mod scratch_space;
+mod spool;
+
+pub(crate) use buckets::deal;
+pub(crate) use dealing::Dealing;
+pub(crate) use encoding::Encoded;
+pub(crate) use example_set::{ExampleSet, Gathered};
+pub(crate) use scratch_part::{ScratchPart, changed};
+pub(crate) use scratch_space::ScratchSpace;

@@ -47,8 +47,9 @@ impl<E: Encoded> Spool<E> {
     pub(super) fn push(&mut self, examples: &E) -> Result<(), DataError> {
         let mut bytes = Vec::with_capacity(examples.bytes() + 64);
         examples.encode(&mut bytes);
+        let end = self.len() + examples.len();
         self.blocks.push(self.scratch.append(&bytes)?);
-        self.starts.push(self.len() + examples.len());
+        self.starts.push(end);
         Ok(())
     }
 

@@ -38,7 +38,8 @@ const DRIVERS: [&[Room]; 3] = [
 ];
 
 /// The rooms of `crates/data`: files at the bottom, applications at the top.
-const DATA: [&[Room]; 5] = [
+const DATA: [&[Room]; 6] = [
+    &[room("scratch", &[])],
     &[room("formats", &[])],
     &[room("homes", &[])],
     &[room("synthetic", &[])],

@@ -1,6 +1,7 @@
 //! Reads data files, or generates synthetic data, and partitions it over data centers.
 //!
-//! The result is an application whose examples are in memory and partitioned over workers, every example to exactly one.
+//! The result is an application whose examples are partitioned over workers, every example to exactly one. They are in
+//! memory, or on disk where the run file says so.
 //! Readers stream, trust no header, and name the row or byte where a file is broken. This crate knows formats and files;
 //! `gaia-ml` knows what is learnt from the examples.
 //!

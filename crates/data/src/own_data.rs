@@ -9,6 +9,7 @@ use crate::error::DataError;
 use crate::formats::data_file::DataFile;
 use crate::homes::home::{Home, homes};
 use crate::homes::inventory::{Inventory, files_in};
+use crate::homes::memory::check_memory;
 use crate::homes::summary::{DataShape, DataSummary, Part};
 use crate::kinds::documents::LocalDocuments;
 use crate::kinds::images::LocalImages;
@@ -101,6 +102,7 @@ impl OwnData {
         let (homes, local, files, name) = match config {
             AppConfig::MatrixFactorization(config) => {
                 let homes = homes(&config.data, all, seed, validation)?;
+                check_memory_of(&homes[own.clone()])?;
                 let read = homes[own.clone()].iter().map(ratings::read);
                 let local = Local::Ratings(read.collect::<Result<_, _>>()?);
                 let made = format!("a noisy matrix of rank {}", config.data.synthetic.rank);
@@ -131,6 +133,7 @@ impl OwnData {
             }
             AppConfig::LogisticRegression(config) => {
                 let homes = homes(&config.data, all, seed, validation)?;
+                check_memory_of(&homes[own.clone()])?;
                 let read = homes[own.clone()].iter().map(sparse::read);
                 let (local, best) = with_best(read)?;
                 let name = named(&config.data, &homes, "planted weights (best accuracy", 3, best);
@@ -140,6 +143,7 @@ impl OwnData {
             AppConfig::TopicModel(config) => {
                 let data = config.data.as_data();
                 let homes = homes(&data, all, seed, validation)?;
+                check_memory_of(&homes[own.clone()])?;
                 let read =
                     homes[own.clone()].iter().map(|home| documents::read(config, home, seed));
                 let (local, best) = with_best(read)?;
@@ -309,6 +313,7 @@ fn read_images<G: Clone + Default>(
     (kind, make): (&str, impl Fn(Seed) -> synthetic::Generated<DenseExamples>),
 ) -> Result<Read, DataError> {
     let homes = homes(data, all, seed, validation)?;
+    check_memory_of(&homes[own.clone()])?;
     let read = homes[own.clone()].iter().map(|home| images::read(home, &make));
     let (local, best) = with_best(read)?;
     let name = named(data, &homes, &format!("{kind} (best accuracy"), 3, best);
@@ -342,6 +347,14 @@ fn files_of_homes<S: Inventory, G: Default>(
     homes: &[Home<S, G>],
 ) -> Result<Vec<Vec<PathBuf>>, DataError> {
     homes.iter().map(files_in).collect()
+}
+
+/// Checks that the examples of these homes can fit where they are to be.
+fn check_memory_of<S: Inventory, G: Default>(homes: &[Home<S, G>]) -> Result<(), ConfigError> {
+    // A reader says best what is wrong with files that cannot be listed.
+    let files: Vec<PathBuf> =
+        homes.iter().filter_map(|home| files_in(home).ok()).flatten().collect();
+    homes.first().map_or(Ok(()), |home| check_memory(&home.data, &files))
 }
 
 /// Where the files of all homes are. `None` of generated data.

@@ -88,7 +88,8 @@ impl<'a> DenseTables<'a> {
                 .for_each(|row| values.extend(columns.iter().map(|column| column[row])));
         }
 
-        let none = DenseExamples::empty(Shape::row(self.width.unwrap_or(0)), 0);
+        let (shape, features) = (Shape::row(self.width.unwrap_or(0)), Features::Floats(Vec::new()));
+        let none = DenseExamples { features, ..DenseExamples::empty(shape, 0) };
         set.begin(none.clone());
         set.held().append(DenseExamples { features: Features::Floats(values), labels, ..none });
         set.settle()

@@ -135,14 +135,13 @@ impl<S: DataSource, G: Default> Home<S, G> {
         let (workers, seed) = (self.workers, self.seed.child("deal"));
         let dealing = Dealing { examples, held_out, split, skew, workers, seed };
         let dealt = deal(all.into_spool(space)?, &dealing, group, space)?;
+        let window = space.window(examples - held_out, dealt.bytes());
 
         let test = match test {
             Some(test) => test.into_spool(space)?,
             None => dealt.test,
         };
         let (train_none, test_none) = (dealt.train[0].none(), test.none());
-        let bytes = dealt.train.iter().map(|spool| spool.bytes()).sum();
-        let window = space.window(examples - held_out, bytes);
         let test = Arc::new(test);
         let test_places = match self.validation {
             None => even_runs(test.len(), workers).collect::<Vec<_>>(),

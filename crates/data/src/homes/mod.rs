@@ -5,5 +5,6 @@ pub(crate) mod counted_names;
 pub(crate) mod digest;
 pub(crate) mod home;
 pub(crate) mod inventory;
+pub(crate) mod memory;
 pub(crate) mod split;
 pub(crate) mod summary;

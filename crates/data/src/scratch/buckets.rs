@@ -25,6 +25,13 @@ pub(crate) struct Dealt<E> {
     pub(crate) test: Spool<E>,
 }
 
+impl<E: Encoded> Dealt<E> {
+    /// The bytes of all examples that train.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.train.iter().map(Spool::bytes).sum()
+    }
+}
+
 /// Deals the examples of a set, and shuffles those of each worker. At its largest, twice the examples are on disk.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use gaia_core::types::{Random, Seed};
 use gaia_ml::config::Split;
 
 /// How the examples of a home are held out and dealt to its workers: by the same rules as in memory
-/// ([`split`](crate::homes::split)), and with the same numbers of examples.
+/// (those of `homes/`), and with the same numbers of examples.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dealing {
     /// All examples.

@@ -15,6 +15,9 @@ pub(crate) trait Encoded: Examples + Clone + 'static {
     /// Adds the examples in `bytes` to examples of their shape. `None` where they are not what [`Self::encode`] has written.
     fn decode(&mut self, bytes: &[u8]) -> Option<()>;
 
+    /// Makes room for more examples that take so many bytes in a file, so that their memory is no larger than they are.
+    fn reserve(&mut self, examples: usize, bytes: usize);
+
     /// The bytes that they take, in memory or in a file.
     fn bytes(&self) -> usize;
 
@@ -38,6 +41,12 @@ impl Encoded for Ratings {
         take(&mut bytes, &mut self.value)
     }
 
+    fn reserve(&mut self, examples: usize, _bytes: usize) {
+        self.user.reserve_exact(examples);
+        self.item.reserve_exact(examples);
+        self.value.reserve_exact(examples);
+    }
+
     fn bytes(&self) -> usize {
         12 * self.value.len()
     }
@@ -59,18 +68,22 @@ impl Encoded for DenseExamples {
     }
 
     fn decode(&mut self, mut bytes: &[u8]) -> Option<()> {
-        let (mut labels, mut pixels, mut floats) = (Vec::new(), Vec::new(), Vec::new());
-        take(&mut bytes, &mut labels)?;
+        take(&mut bytes, &mut self.labels)?;
         let (kind, mut bytes) = bytes.split_first()?;
-        let features = if *kind == 0 {
-            take(&mut bytes, &mut pixels)?;
-            Features::Bytes(pixels)
-        } else {
-            take(&mut bytes, &mut floats)?;
-            Features::Floats(floats)
-        };
-        self.append(Self { features, labels, class_names: None, ..*self });
-        Some(())
+        match (kind, &mut self.features) {
+            (0, Features::Bytes(values)) => take(&mut bytes, values),
+            (1, Features::Floats(values)) => take(&mut bytes, values),
+            _ => None,
+        }
+    }
+
+    fn reserve(&mut self, examples: usize, _bytes: usize) {
+        let values = examples * self.width();
+        self.labels.reserve_exact(examples);
+        match &mut self.features {
+            Features::Bytes(all) => all.reserve_exact(values),
+            Features::Floats(all) => all.reserve_exact(values),
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -99,6 +112,14 @@ impl Encoded for SparseExamples {
         take(&mut bytes, &mut self.labels)
     }
 
+    fn reserve(&mut self, examples: usize, bytes: usize) {
+        let entries = bytes.saturating_sub(8 * examples) / 8;
+        self.offsets.reserve_exact(examples);
+        self.labels.reserve_exact(examples);
+        self.columns.reserve_exact(entries);
+        self.values.reserve_exact(entries);
+    }
+
     fn bytes(&self) -> usize {
         8 * self.columns.len() + 12 * self.labels.len()
     }
@@ -117,6 +138,13 @@ impl Encoded for Documents {
         add_lengths(&mut self.offsets, &lengths);
         take(&mut bytes, &mut self.words)?;
         take(&mut bytes, &mut self.counts)
+    }
+
+    fn reserve(&mut self, examples: usize, bytes: usize) {
+        let words = bytes.saturating_sub(4 * examples) / 8;
+        self.offsets.reserve_exact(examples);
+        self.words.reserve_exact(words);
+        self.counts.reserve_exact(words);
     }
 
     fn bytes(&self) -> usize {

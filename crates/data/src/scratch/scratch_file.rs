@@ -93,7 +93,7 @@ mod tests {
         scratch.file.write_all_at(b"S", 5).unwrap();
         let expected = "expected the examples that were written there";
         let error = scratch.read(blocks[2]).unwrap_err().to_string();
-        let place = format!("{}: byte 5: ", folder.path().display());
+        let place = format!("{}, byte 5: ", folder.path().display());
         assert_eq!(error, format!("{place}found other bytes in the scratch file, {expected}"));
         scratch.file.set_len(8).unwrap();
         let error = scratch.read(blocks[2]).unwrap_err().to_string();

@@ -58,7 +58,7 @@ impl<E: Encoded> Spool<E> {
     }
 
     /// The bytes of all examples.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.blocks.iter().map(|block| block.bytes() as u64).sum()
     }
 
@@ -72,12 +72,7 @@ impl<E: Encoded> Spool<E> {
     /// # Errors
     /// As [`Self::read`].
     pub(super) fn read_as_written(&self) -> Result<E, DataError> {
-        let mut all = self.none.clone();
-        (0..self.blocks.len()).try_for_each(|block| {
-            all.append(self.read_block(block)?);
-            Ok::<(), DataError>(())
-        })?;
-        Ok(all)
+        self.read_between(0..self.len())
     }
 
     /// No examples, of their shape.
@@ -116,35 +111,45 @@ impl<E: Encoded> Spool<E> {
     /// # Errors
     /// [`DataError::Unreadable`] or [`DataError::Broken`].
     pub(crate) fn read(&self, places: Range<usize>) -> Result<E, DataError> {
-        let mut all = self.none.clone();
-        let first = self.starts.partition_point(|start| *start <= places.start).saturating_sub(1);
-        for block in first..self.blocks.len() {
-            let (start, end) = (self.starts[block], self.starts[block + 1]);
-            if start >= places.end {
-                break;
-            }
-            let examples = self.read_block(block)?;
-            let wanted = start.max(places.start)..end.min(places.end);
-            if wanted == (start..end) {
-                all.append(examples);
-            } else {
-                let wanted: Vec<u32> = wanted.map(|place| (place - start) as u32).collect();
-                all.append(examples.select(&wanted));
-            }
-        }
+        let mut all = self.read_between(places)?;
         self.change(&mut all);
         Ok(all)
     }
 
+    fn read_between(&self, places: Range<usize>) -> Result<E, DataError> {
+        let first = self.starts.partition_point(|start| *start <= places.start).saturating_sub(1);
+        let end = self.starts.partition_point(|start| *start < places.end).min(self.blocks.len());
+        let blocks = first.min(end)..end;
+
+        let bytes = blocks.clone().map(|block| self.blocks[block].bytes()).sum();
+        let mut all = self.none.clone();
+        all.reserve(places.len(), bytes);
+        for block in blocks {
+            let (start, end) = (self.starts[block], self.starts[block + 1]);
+            let wanted = start.max(places.start)..end.min(places.end);
+            if wanted == (start..end) {
+                self.add_block(block, &mut all)?;
+            } else {
+                let wanted: Vec<u32> = wanted.map(|place| (place - start) as u32).collect();
+                all.append(self.read_block(block)?.select(&wanted));
+            }
+        }
+        Ok(all)
+    }
+
     fn read_block(&self, number: usize) -> Result<E, DataError> {
-        let block = self.blocks[number];
         let mut examples = self.none.clone();
-        let decoded = examples.decode(&self.scratch.read(block)?);
-        let count = self.starts[number + 1] - self.starts[number];
-        decoded
-            .filter(|()| examples.len() == count)
-            .ok_or_else(|| self.scratch.broken(block, "other examples in the scratch file"))?;
+        self.add_block(number, &mut examples)?;
         Ok(examples)
+    }
+
+    /// Adds the examples of a block to others.
+    fn add_block(&self, number: usize, examples: &mut E) -> Result<(), DataError> {
+        let block = self.blocks[number];
+        let count = examples.len() + self.starts[number + 1] - self.starts[number];
+        let decoded = examples.decode(&self.scratch.read(block)?);
+        let decoded = decoded.filter(|()| examples.len() == count);
+        decoded.ok_or_else(|| self.scratch.broken(block, "other examples in the scratch file"))
     }
 
     fn change(&self, examples: &mut E) {

@@ -180,7 +180,8 @@ mod tests {
         }
 
         fn blocks(&self) -> Vec<Range<usize>> {
-            vec![0..self.len]
+            let half = self.len / 2;
+            vec![0..half, half..self.len]
         }
 
         fn window(&self) -> usize {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::training::carry_out;
+use super::training::{carry_out, live_mode};
 use super::{CompareFlags, Failure, OutputFlags, Terminal, signals};
 use crate::applications::{Applications, build_with};
 use crate::{ComparisonPlan, Variant, write_comparison};
@@ -12,7 +12,7 @@ use gaia_config::RunFile;
 use gaia_core::application::Application;
 use gaia_core::topology::DataHome;
 use gaia_driver::Outcome;
-use gaia_report::{Paint, RunDirectory, comparison_block};
+use gaia_report::{Paint, RunDirectory, Waiting, comparison_block};
 
 /// Runs every remote model over every WAN, BSP on the LAN first: what that reaches is every other's target.
 pub(super) fn compare(
@@ -71,8 +71,11 @@ impl Bench<'_> {
             return Ok(application.clone());
         }
 
-        let application = build_with(self.applications, &variant.plan);
-        let application = application.map_err(|error| Failure::data(error, self.file))?;
+        let application = {
+            let _line = Waiting::new(live_mode(self.output), "reads the data");
+            build_with(self.applications, &variant.plan)
+                .map_err(|error| Failure::data(error, self.file))?
+        };
         self.built.insert(homes, application.clone());
         Ok(application)
     }

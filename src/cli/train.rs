@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::log::name_node;
-use super::training::{carry_out, carry_out_kept, show_result};
+use super::training::{carry_out, carry_out_kept, live_mode, show_result};
 use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
 use crate::applications::{Applications, build_with};
 use gaia_checkpoint::{Checkpoints, Keeper, Resumed};
@@ -13,7 +13,7 @@ use gaia_core::coordinator::StopReason;
 use gaia_core::types::{NodeId, Seed};
 use gaia_driver::real::labels;
 use gaia_driver::{Ending, RunError};
-use gaia_report::{RunDirectory, RunRecord};
+use gaia_report::{RunDirectory, RunRecord, Waiting};
 
 /// Trains what the run file describes.
 pub(super) fn train(
@@ -39,8 +39,10 @@ pub(super) fn train(
         return show_again(&directory, &record, terminal);
     }
 
-    let application = build_with(applications, &plan);
-    let application = application.map_err(|error| Failure::data(error, &file))?;
+    let application = {
+        let _line = Waiting::new(live_mode(&run.output), "reads the data");
+        build_with(applications, &plan).map_err(|error| Failure::data(error, &file))?
+    };
     let from = match resume {
         Resume::From(path) => Some(checkpoints(&plan, application.as_ref(), path).read(path)?),
         Resume::Auto | Resume::Never => None,

@@ -108,10 +108,13 @@ fn recorder(
     directory: &RunDirectory,
     output: &OutputFlags,
 ) -> Result<Recorder, Failure> {
-    // A log that machines read is not mixed with lines for people.
-    let quiet = output.verbosity.quiet || output.verbosity.log == LogFormat::Json;
-    let live = Live::new(LiveMode::detect(quiet), live_plan(plan, application));
+    let live = Live::new(live_mode(output), live_plan(plan, application));
     Ok(Recorder::new(directory, live)?)
+}
+
+/// How progress is shown. A log that machines read is not mixed with lines for people.
+pub(super) fn live_mode(output: &OutputFlags) -> LiveMode {
+    LiveMode::detect(output.verbosity.quiet || output.verbosity.log == LogFormat::Json)
 }
 
 /// Ends the view of a run that is over, and writes its files where it came to its end.

@@ -21,7 +21,7 @@ mod text;
 
 pub use comparison::{CompareRow, ComparedRun, Comparison, ComparisonFile};
 pub use directory::{ProgressLog, ReportError, RunDirectory, RunRecord, to_json};
-pub use live::{DcPlan, Live, LiveMode, LivePlan, Recorder};
+pub use live::{DcPlan, Live, LiveMode, LivePlan, Recorder, Waiting};
 pub use terminal::{
     Paint, TrainedEvaluation, comparison_block, evaluation_block, highlights_block, run_block,
 };

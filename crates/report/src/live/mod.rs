@@ -13,12 +13,14 @@ mod board;
 mod plain;
 mod recorder;
 mod screen;
+mod waiting;
 
 use std::io::{self, IsTerminal, Stderr};
 use std::time::{Duration, Instant};
 
 pub use board::{DcPlan, LivePlan};
 pub use recorder::Recorder;
+pub use waiting::Waiting;
 
 use board::Board;
 use gaia_telemetry::{Observer, Progress};

@@ -101,6 +101,8 @@ impl Resampling {
     ) -> Result<(), ApplicationError> {
         let shared = self.shared.clone();
         let mut next = shared.counts.before_stored[self.worker].clone();
+        self.offsets.reserve_exact(stored.len());
+        self.topics.reserve_exact(stored.weight() as usize);
         for block in stored.blocks() {
             let documents = stored.read(block)?;
             for document in 0..documents.len() {

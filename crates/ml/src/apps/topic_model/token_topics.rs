@@ -22,6 +22,14 @@ impl TokenTopics {
         }
     }
 
+    /// Makes room for so many more tokens, and for no others.
+    pub(super) fn reserve_exact(&mut self, tokens: usize) {
+        match self {
+            Self::Narrow(topics) => topics.reserve_exact(tokens),
+            Self::Wide(topics) => topics.reserve_exact(tokens),
+        }
+    }
+
     pub(super) fn push(&mut self, topic: u32) {
         match self {
             Self::Narrow(topics) => topics.push(topic as u8),

@@ -192,6 +192,18 @@ fn what_does_not_fit_is_one_error_that_names_the_key() {
     let missing = disk(&folder.path().join("missing"), "1 MiB");
     refused(&ratings, &missing, "missing, which cannot be written: ");
 
+    // A data center may have a folder of its own.
+    for name in ["a.csv", "b.csv"] {
+        written(folder.path(), name, "userId,movieId,rating\n1,1,3\n1,2,4\n2,1,5\n");
+    }
+    let keys = format!(
+        "data.source = 'movielens'\n{disk_keys}\ndata.at.b.scratch = '{}'",
+        folder.path().join("of-b").display()
+    );
+    let path = folder.path().join("{dc}.csv");
+    let Err(found) = built("matrix-factorization", &keys, &path, None) else { panic!("no folder") };
+    assert!(found.to_string().contains("of-b, which cannot be written: "), "{found}");
+
     let rows = "3\n4\n3\n2 1 1\n1 2 1\n3 1 1\n";
     let path = written(folder.path(), "unordered.txt", rows);
     let keys = format!("data.source = 'docword'\n{disk_keys}");

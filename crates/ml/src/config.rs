@@ -79,6 +79,9 @@ pub struct DataAt<S> {
     /// The share of them that `split` decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skew: Option<f64>,
+    /// The folder of its files for examples on disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scratch: Option<ScratchFolder>,
 }
 
 /// Where examples are once they are read.
@@ -245,6 +248,7 @@ impl<S: DataSource, G: Clone + Default> DataConfig<S, G> {
             own.held_out = at.held_out.unwrap_or(own.held_out);
             own.split = at.split.unwrap_or(own.split);
             own.skew = at.skew.unwrap_or(own.skew);
+            own.scratch = at.scratch.clone().unwrap_or(own.scratch);
         }
         own.path = own.path.map(|path| path_in_data_center(&path, name));
         own
@@ -263,7 +267,7 @@ impl<S: DataSource, G: Clone + Default> DataConfig<S, G> {
         own.path = own.is_per_data_center().then(|| DATA_CENTER.into());
         own.scratch = ScratchFolder::default();
         for at in own.at.values_mut() {
-            at.path = None;
+            (at.path, at.scratch) = (None, None);
         }
         own
     }

@@ -53,7 +53,7 @@ where
         return Err(ConfigError::new("data.at", format!("a table for `{name}`"), expected));
     }
 
-    let space = ScratchSpace::of(data, all.iter().map(|home| home.workers).sum());
+    let all_workers = all.iter().map(|home| home.workers).sum();
     if !data.is_per_data_center() {
         if !data.at.is_empty() {
             let expected =
@@ -65,6 +65,7 @@ where
         let validators = all.iter().map(|home| home.workers).collect();
         let validation = validation.map(Path::to_owned);
         let data = data.clone();
+        let space = ScratchSpace::of(&data, all_workers);
         return Ok(vec![Home { name, data, workers, seed, validation, validators, space }]);
     }
 
@@ -90,7 +91,7 @@ where
         let seed = seed.child("at").child(&home.name);
         let DataHome { name, workers } = home.clone();
         let (validation, validators) = (validation.map(Path::to_owned), vec![workers]);
-        let space = space.clone();
+        let space = ScratchSpace::of(&own, all_workers);
         homes.push(Home { name, data: own, workers, seed, validation, validators, space });
     }
     Ok(homes)

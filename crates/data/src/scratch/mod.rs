@@ -2,7 +2,8 @@
 //!
 //! A reader hands examples on as it finds them ([`ExampleSet`]), and they go to a file without a name ([`ScratchFile`]).
 //! Once all are there, they are held out, divided among workers and shuffled by way of buckets that fit in memory
-//! ([`deal`]). What a worker then reads in order is a random order ([`ScratchPart`]), so that it never seeks.
+//! ([`deal`]). The examples of each worker are then in a random order on disk ([`ScratchPart`]), so that it can read long
+//! runs of them and never one here and one there.
 
 mod buckets;
 mod dealing;

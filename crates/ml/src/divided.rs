@@ -163,7 +163,7 @@ impl<E: Examples> Divided<E> {
     /// The training examples of some workers, those in memory in pieces of at most `length`.
     pub(crate) fn train_pieces(&self, workers: Range<usize>, length: usize) -> Vec<Piece<'_, E>> {
         let of_worker = |worker: usize| match &self.stored[worker] {
-            None => in_memory(&self.train, &self.train_parts[worker], length),
+            None => Piece::of_part(&self.train, &self.train_parts[worker], length),
             Some(parts) => Piece::of_stored(&*parts.train, usize::MAX),
         };
         workers.flat_map(of_worker).collect()
@@ -172,16 +172,11 @@ impl<E: Examples> Divided<E> {
     /// The held-out examples of some workers, those in memory in pieces of at most `length`.
     pub(crate) fn test_pieces(&self, workers: Range<usize>, length: usize) -> Vec<Piece<'_, E>> {
         let of_worker = |worker: usize| match &self.stored[worker] {
-            None => in_memory(&self.test, &self.test_parts[worker], length),
+            None => Piece::of_part(&self.test, &self.test_parts[worker], length),
             Some(parts) => Piece::of_stored(&*parts.test, usize::MAX),
         };
         workers.flat_map(of_worker).collect()
     }
-}
-
-/// A worker's examples that are in memory, in pieces of at most `length`.
-fn in_memory<'a, E>(examples: &'a E, part: &'a [u32], length: usize) -> Vec<Piece<'a, E>> {
-    part.chunks(length).map(|piece| Piece::InMemory(examples, piece)).collect()
 }
 
 /// Cuts positions into as many runs as there are workers. Their lengths differ by at most one.

@@ -15,6 +15,11 @@ pub(crate) enum Piece<'a, E> {
 }
 
 impl<'a, E> Piece<'a, E> {
+    /// A worker's examples that are in memory, in pieces of at most `length`.
+    pub(crate) fn of_part(examples: &'a E, part: &'a [u32], length: usize) -> Vec<Self> {
+        part.chunks(length).map(|piece| Self::InMemory(examples, piece)).collect()
+    }
+
     /// The first `count` of stored examples, in pieces that are read at no extra cost.
     pub(crate) fn of_stored(stored: &'a dyn StoredExamples<E>, count: usize) -> Vec<Self> {
         let blocks = stored.blocks().into_iter().take_while(|block| block.start < count);

@@ -1,7 +1,6 @@
 //! Dense examples in files of columns.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::error::{DataError, FilePosition};
 use crate::formats::example_tables::{ExampleSets, ExampleTables, NO_LABEL, numbers, take_labels};
@@ -144,16 +143,12 @@ impl ExampleTables for DenseTables<'_> {
 
         let (names, places) = self.classes.into_names();
         let place = move |label| if label == NO_LABEL { NO_LABEL } else { places[label as usize] };
-        let numbered = Arc::new(move |examples: &mut DenseExamples| {
+        let numbered = move |examples: &mut DenseExamples| {
             examples.labels.iter_mut().for_each(|label| *label = place(*label));
             (examples.shape, examples.classes) = (shape, names.len());
             examples.class_names = Some(names.clone());
-        });
-        let gathered = |set: ExampleSet<DenseExamples>| {
-            let numbered = numbered.clone();
-            Ok(set.finish()?.changed(move |examples| numbered(examples)))
         };
-        let sets = self.sets.into_iter().map(gathered).collect::<Result<_, DataError>>()?;
+        let sets = ExampleSet::finish_all(self.sets, numbered)?;
         Ok((sets, self.features.and_then(FeatureColumns::into_names)))
     }
 }

@@ -1,7 +1,6 @@
 //! Ratings while they are read, before all users and items are known.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::error::{DataError, FilePosition};
 use crate::formats::name_index::NameIndex;
@@ -109,17 +108,12 @@ impl RatingRows {
         let (users, user_places) = self.users.into_names();
         let (items, item_places) = self.items.into_names();
         let counts = (users.len(), items.len());
-        let numbered = Arc::new(move |ratings: &mut Ratings| {
+        let numbered = move |ratings: &mut Ratings| {
             ratings.user.iter_mut().for_each(|user| *user = user_places[*user as usize]);
             ratings.item.iter_mut().for_each(|item| *item = item_places[*item as usize]);
             (ratings.users, ratings.items) = counts;
-        });
-        let gathered = |set: ExampleSet<Ratings>| {
-            let numbered = numbered.clone();
-            Ok(set.finish()?.changed(move |ratings| numbered(ratings)))
         };
-        let sets = self.sets.into_iter().map(gathered).collect::<Result<_, DataError>>()?;
-        Ok((sets, [users, items]))
+        Ok((ExampleSet::finish_all(self.sets, numbered)?, [users, items]))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Sparse examples of two classes in files of columns.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::error::{DataError, FilePosition};
 use crate::formats::class_names::listed;
@@ -169,18 +168,13 @@ impl ExampleTables for SparseTables<'_> {
         }
 
         let (names, places): (Names, Vec<u32>) = self.classes.into_names();
-        let numbered = Arc::new(move |examples: &mut SparseExamples| {
+        let numbered = move |examples: &mut SparseExamples| {
             for label in examples.labels.iter_mut().filter(|label| !label.is_nan()) {
                 *label = label_of(places[*label as usize]);
             }
             (examples.width, examples.class_names) = (width, Some(names.clone()));
-        });
-        let gathered = |set: ExampleSet<SparseExamples>| {
-            let numbered = numbered.clone();
-            Ok(set.finish()?.changed(move |examples| numbered(examples)))
         };
-        let sets = self.sets.into_iter().map(gathered).collect::<Result<_, DataError>>()?;
-        Ok((sets, features))
+        Ok((ExampleSet::finish_all(self.sets, numbered)?, features))
     }
 }
 

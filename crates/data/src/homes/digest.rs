@@ -42,15 +42,23 @@ impl Digest {
     }
 }
 
-/// The digest of examples and of which worker has which.
+/// The digest of examples and of which worker has which. Shows `see` all examples that train, since those on disk take long
+/// to read again.
 ///
 /// # Errors
 /// Where examples on disk cannot be read.
-pub(crate) fn digest_of<E: Digested>(divided: &Divided<E>) -> Result<u64, DataError> {
+pub(crate) fn digest_of<E: Digested>(
+    divided: &Divided<E>,
+    mut see: impl FnMut(&E),
+) -> Result<u64, DataError> {
     let mut digest = Digest::default();
+    see(&divided.train);
     for parts in divided.stored.iter().flatten() {
         digest.add(parts.train.len() as u64);
-        each_block(&*parts.train, |examples| examples.add_to(&mut digest))?;
+        each_block(&*parts.train, |examples| {
+            see(examples);
+            examples.add_to(&mut digest);
+        })?;
         each_block(&*parts.test, |examples| examples.add_to(&mut digest))?;
     }
     divided.train.add_to(&mut digest);
@@ -162,7 +170,7 @@ mod tests {
             let train =
                 Ratings { users: 3, items: 3, user: row.clone(), item: row, value: value.to_vec() };
             let parts: Parts = parts.iter().map(|part| Arc::from(*part)).collect();
-            digest_of(&Divided::new(train, Ratings::default(), parts)).unwrap()
+            digest_of(&Divided::new(train, Ratings::default(), parts), |_| {}).unwrap()
         };
 
         let own = digest(&[1.0, 2.0, 3.0], &[&[0, 1], &[2]]);

@@ -17,11 +17,13 @@ pub(crate) fn check_memory<S: DataSource, G: Default>(
     data: &DataConfig<S, G>,
     files: &[PathBuf],
 ) -> Result<(), ConfigError> {
-    let sizes = files.iter().map(|file| DataFile::open(file).map_or(0, |file| file.size()));
-    let (bytes, Some(free)) = (sizes.sum::<u64>(), free_memory(Path::new("/"))) else {
+    let Some(free) = free_memory(Path::new("/")).filter(|_| data.examples == ExamplesOn::Memory)
+    else {
         return Ok(());
     };
-    if data.examples == ExamplesOn::Disk || bytes / BYTES_PER_BYTE <= free {
+    let sizes = files.iter().map(|file| DataFile::open(file).map_or(0, |file| file.size()));
+    let bytes = sizes.sum::<u64>();
+    if bytes / BYTES_PER_BYTE <= free {
         return Ok(());
     }
     let (bytes, free) = (ByteSize(bytes), ByteSize(free));

@@ -4,10 +4,11 @@
 //! split changes which examples a data center has and not how many.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use rand::seq::SliceRandom;
 
+use crate::scratch::{least_loaded, skewed_count};
 use gaia_core::types::Seed;
 use gaia_ml::config::Split;
 use gaia_ml::divided::Parts;
@@ -36,12 +37,7 @@ pub fn split(split: Split, skew: f64, groups: &[u32], workers: usize, seed: Seed
     let mut parts = vec![Vec::new(); workers];
     let order = shuffled(groups.len(), seed.child("order"));
 
-    let skewed = match split {
-        Split::Even => 0,
-        Split::ByUser | Split::ByLabel => (groups.len() as f64 * skew).round() as usize,
-    };
-
-    let (skewed, even) = order.split_at(skewed.min(order.len()));
+    let (skewed, even) = order.split_at(skewed_count(split, skew, groups.len()));
     match split {
         Split::Even => {}
         Split::ByUser => whole_groups(skewed, groups, seed.child("groups"), &mut parts),
@@ -68,11 +64,8 @@ fn whole_groups(examples: &[u32], groups: &[u32], seed: Seed, parts: &mut [Vec<u
     let mut members: Vec<Vec<u32>> = members.into_values().collect();
     members.shuffle(&mut seed.random());
     members.sort_by_key(|members| Reverse(members.len()));
-    let mut least: BinaryHeap<Reverse<(usize, usize)>> =
-        (0..parts.len()).map(|worker| Reverse((0, worker))).collect();
-    for members in members {
-        let Some(Reverse((held, worker))) = least.pop() else { return };
-        least.push(Reverse((held + members.len(), worker)));
+    let workers = least_loaded(members.iter().map(Vec::len), parts.len());
+    for (members, worker) in members.iter().zip(workers) {
         parts[worker].extend(members);
     }
 }

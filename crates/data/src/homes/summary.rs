@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use crate::error::DataError;
 use crate::formats::name_index::{NAME_BYTES_MAX, is_sound};
 use crate::homes::counted_names::CountedNames;
-use crate::homes::digest::{Digested, digest_of};
 use gaia_core::application::Names;
 use gaia_ml::declared::CLASSES_MAX;
 use gaia_ml::divided::{Divided, Examples};
@@ -96,17 +95,15 @@ impl<'a, L> Part<'a, L> {
 }
 
 impl DataSummary {
-    /// The summary of examples. `validation` is the digest of the validation set, if there is one.
-    ///
-    /// # Errors
-    /// Where examples on disk cannot be read.
-    pub(crate) fn new<E: Digested>(
+    /// The summary of examples that have this digest. `validation` is that of the validation set, if there is one.
+    pub(crate) fn new<E: Examples>(
         divided: &Divided<E>,
+        digest: u64,
         validation: Option<u64>,
         shape: DataShape,
-    ) -> Result<Self, DataError> {
+    ) -> Self {
         let (train, test) = (divided.train_total as u64, divided.test_total as u64);
-        Ok(Self { train, test, digest: digest_of(divided)?, validation, shape })
+        Self { train, test, digest, validation, shape }
     }
 
     /// Whether numbers that were received from another process can be those of data.

@@ -2,7 +2,7 @@
 
 use crate::error::{DataError, FilePosition};
 use crate::formats::docword::{gather_docword, read_vocabulary};
-use crate::homes::digest::{Digested, digest_of_test, each_block};
+use crate::homes::digest::{Digested, digest_of, digest_of_test, each_block};
 use crate::homes::home::Home;
 use crate::homes::summary::{
     DataShape, DataSummary, DocumentShape, Part, disagreement, joined, undeclared,
@@ -71,12 +71,11 @@ impl LocalDocuments {
         vocabulary: Option<Vec<String>>,
         validation: Option<u64>,
     ) -> Result<Self, DataError> {
-        let mut counts = documents.train.count_words();
-        for parts in documents.stored.iter().flatten() {
-            each_block(&*parts.train, |documents| add_words(documents, &mut counts))?;
-        }
+        let mut counts = vec![0; documents.train.vocabulary];
+        let digest = digest_of(&documents, |train| add_words(train, &mut counts))?;
         let shape = DocumentShape { counts, vocabulary };
-        let summary = DataSummary::new(&documents, validation, DataShape::Documents(shape))?;
+        let shape = DataShape::Documents(shape);
+        let summary = DataSummary::new(&documents, digest, validation, shape);
         Ok(Self { documents, summary })
     }
 

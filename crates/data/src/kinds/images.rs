@@ -10,7 +10,7 @@ use crate::formats::files::folders_of;
 use crate::formats::idx::add_idx;
 use crate::formats::image_sets::ImageSets;
 use crate::formats::table::TableFormat;
-use crate::homes::digest::{Digested, digest_of_test};
+use crate::homes::digest::{Digested, digest_of, digest_of_test};
 use crate::homes::home::Home;
 use crate::homes::summary::{
     DataShape, DataSummary, DenseShape, Part, disagreement, joined, undeclared,
@@ -91,7 +91,8 @@ impl LocalImages {
             class_names: train.class_names.clone(),
             features,
         };
-        let summary = DataSummary::new(&images, validation, DataShape::Images(shape))?;
+        let digest = digest_of(&images, |_| {})?;
+        let summary = DataSummary::new(&images, digest, validation, DataShape::Images(shape));
         Ok(Self { images, summary })
     }
 

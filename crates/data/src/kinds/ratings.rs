@@ -8,7 +8,7 @@ use crate::formats::rating_rows::{RatingRows, Values};
 use crate::formats::rating_tables::add_tables;
 use crate::formats::table::TableFormat;
 use crate::homes::counted_names::CountedNames;
-use crate::homes::digest::{add_named, digest_of_test, each_block};
+use crate::homes::digest::{add_named, digest_of, digest_of_test};
 use crate::homes::home::Home;
 use crate::homes::summary::{
     DataShape, DataSummary, Part, RatingShape, disagreement, joined, undeclared,
@@ -110,17 +110,14 @@ fn summary(
     validation: Option<u64>,
 ) -> Result<DataSummary, DataError> {
     let mut totals = RatingTotals::none(names[0].len(), names[1].len());
-    totals.add(&ratings.train);
-    for parts in ratings.stored.iter().flatten() {
-        each_block(&*parts.train, |ratings| totals.add(ratings))?;
-    }
+    let digest = digest_of(ratings, |train| totals.add(train))?;
     let [users, items] = names.clone();
     let shape = RatingShape {
         users: CountedNames { names: users, counts: totals.by_user },
         items: CountedNames { names: items, counts: totals.by_item },
         sum: totals.sum,
     };
-    DataSummary::new(ratings, validation, DataShape::Ratings(shape))
+    Ok(DataSummary::new(ratings, digest, validation, DataShape::Ratings(shape)))
 }
 
 /// Builds the application from the ratings that this process has, and from the summaries of all.

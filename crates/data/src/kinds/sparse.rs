@@ -5,7 +5,7 @@ use crate::formats::class_names::{listed, places, union};
 use crate::formats::libsvm::gather_libsvm;
 use crate::formats::sparse_tables::{SparseTables, label_of};
 use crate::formats::table::TableFormat;
-use crate::homes::digest::{Digested, digest_of_test};
+use crate::homes::digest::{Digested, digest_of, digest_of_test};
 use crate::homes::home::Home;
 use crate::homes::summary::{
     DataShape, DataSummary, Part, SparseShape, disagreement, joined, undeclared,
@@ -70,7 +70,8 @@ impl LocalSparse {
             class_names: train.class_names.clone(),
             features,
         };
-        let summary = DataSummary::new(&examples, validation, DataShape::Sparse(shape))?;
+        let digest = digest_of(&examples, |_| {})?;
+        let summary = DataSummary::new(&examples, digest, validation, DataShape::Sparse(shape));
         Ok(Self { examples, summary })
     }
 

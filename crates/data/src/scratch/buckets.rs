@@ -4,16 +4,14 @@
 //! shuffled and written out, one after the other: every order of the examples is equally likely (Sanders, "Random
 //! permutations on distributed, external and hierarchical memory", Information Processing Letters 67, 1998).
 
-use std::sync::Arc;
-
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
 use super::dealing::{Dealing, Receiver};
 use super::encoding::Encoded;
-use super::scratch_file::ScratchFile;
 use super::scratch_space::ScratchSpace;
 use super::spool::{BLOCK_BYTES, Spool};
+use super::spool_writer::SpoolWriter;
 use crate::error::DataError;
 use gaia_core::types::Seed;
 
@@ -56,12 +54,12 @@ pub(crate) fn deal<E: Encoded>(
     let buckets = (of_worker.div_ceil((space.memory / 4).max(1))).max(1) as usize;
     let most = space.memory as usize / 2 / (buckets * dealing.workers);
     let most = most.clamp(BUFFER_BYTES_MIN, BLOCK_BYTES);
-    let mut workers: Vec<Vec<Buffered<E>>> = (0..dealing.workers)
-        .map(|_| (0..buckets).map(|_| Buffered::new(none.clone(), most)).collect())
+    let mut workers: Vec<Vec<SpoolWriter<E>>> = (0..dealing.workers)
+        .map(|_| (0..buckets).map(|_| SpoolWriter::new(none.clone(), most)).collect())
         .collect();
 
-    let kept = space.file()?;
-    let mut test = Buffered::new(all.like(kept.clone()), BLOCK_BYTES);
+    let kept = all.like(space.file()?);
+    let mut test = SpoolWriter::new(kept.clone(), BLOCK_BYTES);
     let mut random = dealing.seed.child("buckets").random();
     let mut receivers: Vec<Vec<u32>> = vec![Vec::new(); dealing.workers * buckets];
     let mut held_out = Vec::new();
@@ -90,21 +88,21 @@ pub(crate) fn deal<E: Encoded>(
     let seed = dealing.seed.child("shuffle");
     let (mut train, mut weights) = (Vec::new(), Vec::new());
     for (worker, buckets) in workers.into_iter().enumerate() {
-        let (spool, weight) = shuffled(buckets, &kept, seed.nth(worker))?;
+        let (spool, weight) = shuffled(buckets, kept.clone(), seed.nth(worker))?;
         train.push(spool);
         weights.push(weight);
     }
     Ok(Dealt { train, weights, test: test.finish()? })
 }
 
-/// The examples of buckets, each of them shuffled, one bucket after the other; and what they weigh.
+/// Adds the examples of buckets to `none`, each bucket shuffled, one after the other; and returns what they weigh.
 fn shuffled<E: Encoded>(
-    buckets: Vec<Buffered<E>>,
-    kept: &Arc<ScratchFile>,
+    buckets: Vec<SpoolWriter<E>>,
+    none: Spool<E>,
     seed: Seed,
 ) -> Result<(Spool<E>, u64), DataError> {
     let mut weight = 0;
-    let mut all = Buffered::new(buckets[0].spool.like(kept.clone()), BLOCK_BYTES);
+    let mut all = SpoolWriter::new(none, BLOCK_BYTES);
     for (number, bucket) in buckets.into_iter().enumerate() {
         let examples = bucket.finish()?.read_as_written()?;
         let mut order: Vec<u32> = (0..examples.len() as u32).collect();
@@ -116,40 +114,6 @@ fn shuffled<E: Encoded>(
         }
     }
     Ok((all.finish()?, weight))
-}
-
-/// A spool, and examples that do not fill a block of it yet.
-struct Buffered<E> {
-    spool: Spool<E>,
-    held: E,
-    /// The bytes that fill a block.
-    most: usize,
-}
-
-impl<E: Encoded> Buffered<E> {
-    fn new(spool: Spool<E>, most: usize) -> Self {
-        Self { held: spool.none_as_written(), spool, most }
-    }
-
-    fn add(&mut self, examples: &E, chosen: &[u32]) -> Result<(), DataError> {
-        if chosen.is_empty() {
-            return Ok(());
-        }
-        self.held.append(examples.select(chosen));
-        if self.held.bytes() < self.most {
-            return Ok(());
-        }
-        self.spool.push(&self.held)?;
-        self.held = self.spool.none_as_written();
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<Spool<E>, DataError> {
-        if !self.held.is_empty() {
-            self.spool.push(&self.held)?;
-        }
-        Ok(self.spool)
-    }
 }
 
 /// The least that is written at a time.

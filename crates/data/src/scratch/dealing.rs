@@ -80,18 +80,14 @@ struct Rounds {
 impl Dealing {
     /// How many training examples their groups decide on.
     fn skewed(&self) -> usize {
-        let train = self.examples - self.held_out;
-        match self.split {
-            Split::Even => 0,
-            Split::ByUser | Split::ByLabel => (train as f64 * self.skew).round() as usize,
-        }
+        skewed_count(self.split, self.skew, self.examples - self.held_out)
     }
 
     fn kinds(&self) -> Kinds {
         let train = self.examples - self.held_out;
         Kinds {
             held_out: Selection::new(self.examples, self.held_out, self.seed.child("held out")),
-            skewed: Selection::new(train, self.skewed().min(train), self.seed.child("order")),
+            skewed: Selection::new(train, self.skewed(), self.seed.child("order")),
         }
     }
 
@@ -176,12 +172,9 @@ impl ByGroup {
         let mut groups: Vec<usize> = (0..counts.len()).filter(|&group| counts[group] > 0).collect();
         groups.shuffle(&mut seed.random());
         groups.sort_by_key(|&group| Reverse(counts[group]));
-        let mut least: BinaryHeap<Reverse<(usize, usize)>> =
-            (0..workers).map(|worker| Reverse((0, worker))).collect();
+        let sizes = groups.iter().map(|&group| counts[group]);
         let mut worker_of = vec![0; counts.len()];
-        for group in groups {
-            let Some(Reverse((held, worker))) = least.pop() else { break };
-            least.push(Reverse((held + counts[group], worker)));
+        for (&group, worker) in groups.iter().zip(least_loaded(sizes, workers)) {
             worker_of[group] = worker;
         }
         Self::Whole(worker_of)
@@ -220,6 +213,28 @@ impl Rounds {
         self.dealt += 1;
         self.order[self.dealt - 1]
     }
+}
+
+/// How many of some examples `split` decides on, of which that is the share `skew`, 0 to 1.
+pub(crate) fn skewed_count(split: Split, skew: f64, examples: usize) -> usize {
+    match split {
+        Split::Even => 0,
+        Split::ByUser | Split::ByLabel => ((examples as f64 * skew).round() as usize).min(examples),
+    }
+}
+
+/// Of groups of these sizes, in this order, the worker of each: the one that has the fewest examples then.
+pub(crate) fn least_loaded(
+    sizes: impl Iterator<Item = usize>,
+    workers: usize,
+) -> impl Iterator<Item = usize> {
+    let mut least: BinaryHeap<Reverse<(usize, usize)>> =
+        (0..workers).map(|worker| Reverse((0, worker))).collect();
+    sizes.map_while(move |size| {
+        let Reverse((held, worker)) = least.pop()?;
+        least.push(Reverse((held + size, worker)));
+        Some(worker)
+    })
 }
 
 #[cfg(test)]

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::encoding::Encoded;
 use super::scratch_space::ScratchSpace;
-use super::spool::{BLOCK_BYTES, Spool};
+use super::spool::{BLOCK_BYTES, Change, Spool};
+use super::spool_writer::SpoolWriter;
 use crate::error::DataError;
 
 /// A set of examples while it is read: in memory, or on disk but for the last ones.
-pub(crate) struct ExampleSet<E> {
-    /// All examples in memory, or those that do not fill a block yet.
-    held: E,
-    spool: Option<Spool<E>>,
+pub(crate) enum ExampleSet<E> {
+    InMemory(E),
+    OnDisk(SpoolWriter<E>),
 }
 
 /// A set of examples that has been read.
@@ -26,39 +26,53 @@ impl<E: Encoded> ExampleSet<E> {
     /// # Errors
     /// [`DataError::Scratch`].
     pub(crate) fn new(none: E, space: Option<&ScratchSpace>) -> Result<Self, DataError> {
-        let scratch = space.map(ScratchSpace::file).transpose()?;
-        let spool = scratch.map(|scratch| Spool::new(scratch, none.clone()));
-        Ok(Self { held: none, spool })
+        Ok(match space {
+            None => Self::InMemory(none),
+            Some(space) => {
+                let spool = Spool::new(space.file()?, none);
+                Self::OnDisk(SpoolWriter::new(spool, BLOCK_BYTES))
+            }
+        })
     }
 
     /// Gives the examples a shape, before there are any.
     pub(crate) fn begin(&mut self, none: E) {
-        if self.len() == 0 {
-            if let Some(spool) = &mut self.spool {
-                spool.begin(none.clone());
-            }
-            self.held = none;
+        if self.len() > 0 {
+            return;
+        }
+        match self {
+            Self::InMemory(examples) => *examples = none,
+            Self::OnDisk(writer) => writer.begin(none),
         }
     }
 
     /// No examples, of the shape of those that are added.
-    pub(crate) fn none(&self) -> E {
-        self.held.none()
+    pub(crate) fn none(&mut self) -> E {
+        self.held().none()
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.spool.as_ref().map_or(0, Spool::len) + self.held.len()
+        match self {
+            Self::InMemory(examples) => examples.len(),
+            Self::OnDisk(writer) => writer.len(),
+        }
     }
 
     /// How many there may be. Positions in memory are 32-bit.
     pub(crate) fn most(&self) -> usize {
-        if self.spool.is_some() { 1 << 40 } else { 1 << 30 }
+        match self {
+            Self::InMemory(_) => 1 << 30,
+            Self::OnDisk(_) => 1 << 40,
+        }
     }
 
     /// Where more examples are added. [`Self::settle`] follows.
     pub(crate) fn held(&mut self) -> &mut E {
-        &mut self.held
+        match self {
+            Self::InMemory(examples) => examples,
+            Self::OnDisk(writer) => writer.held(),
+        }
     }
 
     /// Writes what is held to disk if it fills a block and belongs there.
@@ -66,13 +80,9 @@ impl<E: Encoded> ExampleSet<E> {
     /// # Errors
     /// [`DataError::Scratch`].
     pub(crate) fn settle(&mut self) -> Result<(), DataError> {
-        match &mut self.spool {
-            Some(spool) if self.held.bytes() >= BLOCK_BYTES => {
-                spool.push(&self.held)?;
-                self.held = self.held.none();
-                Ok(())
-            }
-            _ => Ok(()),
+        match self {
+            Self::InMemory(_) => Ok(()),
+            Self::OnDisk(writer) => writer.settle(),
         }
     }
 
@@ -81,11 +91,22 @@ impl<E: Encoded> ExampleSet<E> {
     /// # Errors
     /// [`DataError::Scratch`].
     pub(crate) fn finish(self) -> Result<Gathered<E>, DataError> {
-        let Some(mut spool) = self.spool else { return Ok(Gathered::InMemory(self.held)) };
-        if !self.held.is_empty() {
-            spool.push(&self.held)?;
-        }
-        Ok(Gathered::OnDisk(spool))
+        Ok(match self {
+            Self::InMemory(examples) => Gathered::InMemory(examples),
+            Self::OnDisk(writer) => Gathered::OnDisk(writer.finish()?),
+        })
+    }
+
+    /// Whole sets, with each of their examples, and their shapes, changed.
+    ///
+    /// # Errors
+    /// [`DataError::Scratch`].
+    pub(crate) fn finish_all(
+        sets: Vec<Self>,
+        change: impl Fn(&mut E) + Send + Sync + 'static,
+    ) -> Result<Vec<Gathered<E>>, DataError> {
+        let change: Change<E> = Arc::new(change);
+        sets.into_iter().map(|set| Ok(set.finish()?.with(change.clone()))).collect()
     }
 }
 
@@ -108,12 +129,16 @@ impl<E: Encoded> Gathered<E> {
     /// The set with each of its examples, and its shape, changed.
     #[must_use]
     pub(crate) fn changed(self, change: impl Fn(&mut E) + Send + Sync + 'static) -> Self {
+        self.with(Arc::new(change))
+    }
+
+    fn with(self, change: Change<E>) -> Self {
         match self {
             Self::InMemory(mut examples) => {
                 change(&mut examples);
                 Self::InMemory(examples)
             }
-            Self::OnDisk(spool) => Self::OnDisk(spool.changed(Arc::new(change))),
+            Self::OnDisk(spool) => Self::OnDisk(spool.changed(change)),
         }
     }
 

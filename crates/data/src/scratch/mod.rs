@@ -13,9 +13,10 @@ mod scratch_file;
 mod scratch_part;
 mod scratch_space;
 mod spool;
+mod spool_writer;
 
 pub(crate) use buckets::deal;
-pub(crate) use dealing::Dealing;
+pub(crate) use dealing::{Dealing, least_loaded, skewed_count};
 pub(crate) use encoding::Encoded;
 pub(crate) use example_set::{ExampleSet, Gathered};
 pub(crate) use scratch_part::{ScratchPart, changed};

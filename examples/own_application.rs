@@ -82,7 +82,7 @@ impl Application for LeastSquares {
 
     fn metric(&self) -> Metric {
         let (aggregation, direction) = (Aggregation::RootMean, Direction::Lower);
-        Metric { name: "rmse", aggregation, direction }
+        Metric { name: "rmse".into(), aggregation, direction }
     }
 }
 

@@ -6,6 +6,7 @@
 //! cargo run --release --example own_program -- train examples/own_program.toml --driver real
 //! ```
 
+use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -27,8 +28,8 @@ struct Settings {
 struct Own;
 
 impl Applications for Own {
-    fn build(&self, plan: &Plan) -> Result<Arc<dyn Application>, DataError> {
-        let Some(external) = plan.external() else { return BuiltIn.build(plan) };
+    fn build(&self, plan: &Plan, workers: Range<usize>) -> Result<Arc<dyn Application>, DataError> {
+        let Some(external) = plan.external() else { return BuiltIn.build(plan, workers) };
         let Settings { examples_per_worker } = external.read()?;
         if examples_per_worker == 0 {
             return Err(DataError::Application(

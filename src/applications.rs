@@ -1,5 +1,7 @@
 //! The applications that a program can train.
 
+use std::ffi::OsString;
+use std::ops::Range;
 use std::sync::Arc;
 
 use gaia_config::Plan;
@@ -11,12 +13,26 @@ use gaia_data::DataError;
 /// Each process of a run builds its application from the plan, so the same plan must give the same tables, initial values and
 /// examples everywhere.
 pub trait Applications {
-    /// Builds the application of a plan over the plan's workers, with the data of those. `model.init` is taken care of.
+    /// Builds the application of a plan over all its workers, with the data of those in `workers`: the ones whose tasks
+    /// this process runs. They are numbered over the whole run. There are none in the process of a coordinator or of a
+    /// server alone. `model.init` is taken care of.
     ///
     /// # Errors
     /// Where the plan names an application that the program does not have, or the application cannot be built:
     /// [`DataError::Application`] with any reason.
-    fn build(&self, plan: &Plan) -> Result<Arc<dyn Application>, DataError>;
+    fn build(&self, plan: &Plan, workers: Range<usize>) -> Result<Arc<dyn Application>, DataError>;
+
+    /// The command with which `train --driver real` starts this program for each node: the program, and arguments that
+    /// come before the verb. The default is the running program.
+    fn program(&self) -> Option<Vec<OsString>> {
+        None
+    }
+
+    /// Whether `app.settings.script` names a Python script that this program trains. Then `--script` is a flag of every
+    /// verb that reads a run file. The default is `false`.
+    fn trains_scripts(&self) -> bool {
+        false
+    }
 }
 
 /// The applications that are built in.
@@ -24,7 +40,7 @@ pub trait Applications {
 pub struct BuiltIn;
 
 impl Applications for BuiltIn {
-    fn build(&self, plan: &Plan) -> Result<Arc<dyn Application>, DataError> {
+    fn build(&self, plan: &Plan, _: Range<usize>) -> Result<Arc<dyn Application>, DataError> {
         let (homes, validation) = (plan.topology.data_homes(), plan.evaluate.data.as_deref());
         gaia_data::build_validated(plan.app.as_ref(), &homes, plan.seed, validation)
     }
@@ -39,18 +55,20 @@ impl Applications for BuiltIn {
 /// Where the plan names no application, since its run file has no `[app]`, its data cannot be read, or the tables of
 /// `model.init` are not those of the application.
 pub fn build(plan: &Plan) -> Result<Arc<dyn Application>, DataError> {
-    build_with(&BuiltIn, plan)
+    build_with(&BuiltIn, plan, 0..plan.topology.workers())
 }
 
-/// Builds the application of a plan as [`build`] does, if it is one of `applications`.
+/// Builds the application of a plan as [`build`] does, if it is one of `applications`, for a process that runs the tasks of
+/// `workers`.
 ///
 /// # Errors
 /// Where it is none of them or cannot be built, or the tables of `model.init` are not those of the application.
 pub fn build_with(
     applications: &dyn Applications,
     plan: &Plan,
+    workers: Range<usize>,
 ) -> Result<Arc<dyn Application>, DataError> {
-    let built = applications.build(plan)?;
+    let built = applications.build(plan, workers)?;
     match &plan.model.init {
         Some(file) => gaia_data::initialized(built, file),
         None => Ok(built),

@@ -100,6 +100,13 @@ fn settings_that_the_application_does_not_take_are_named() {
     assert_eq!(gaia.status.code(), Some(2));
     assert!(said(&gaia).contains("app.kind is external, expected an application that is built in"));
 
+    let gaia = Command::new(env!("CARGO_BIN_EXE_gaia"))
+        .args(["check", "config/run/quickstart.toml", "--script", "train.py"])
+        .output()
+        .unwrap();
+    assert_eq!(gaia.status.code(), Some(2));
+    assert!(said(&gaia).contains("this gaia has no Python"), "{}", said(&gaia));
+
     // What is built in stays.
     let quick = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/run/quickstart.toml");
     let checked = bench.json("check", &[quick.to_str().unwrap()]);

@@ -75,7 +75,7 @@ pub(super) fn check(
     applications: &dyn Applications,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let file = flags.run.read()?;
+    let file = flags.run.read(applications)?;
     let plan = file.plan()?;
     let own = flags.place.data_center(&plan)?;
     let checked = check_data(&plan, own, flags.data, &file, applications)?;

@@ -11,7 +11,7 @@ use crate::{ComparisonPlan, Variant, write_comparison};
 use gaia_config::RunFile;
 use gaia_core::application::Application;
 use gaia_core::topology::DataHome;
-use gaia_driver::Outcome;
+use gaia_driver::{Outcome, RunOptions};
 use gaia_report::{Paint, RunDirectory, Waiting, comparison_block};
 
 /// Runs every remote model over every WAN, BSP on the LAN first: what that reaches is every other's target.
@@ -20,7 +20,7 @@ pub(super) fn compare(
     applications: &dyn Applications,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let file = flags.run.read()?;
+    let file = flags.run.read(applications)?;
     let plan = ComparisonPlan::new(&file, &flags.remote, &flags.wan)?;
     let reference = &plan.reference.plan;
     let mut bench = Bench {
@@ -73,7 +73,7 @@ impl Bench<'_> {
 
         let application = {
             let _line = Waiting::new(live_mode(self.output), "reads the data");
-            build_with(self.applications, &variant.plan)
+            build_with(self.applications, &variant.plan, 0..variant.plan.topology.workers())
                 .map_err(|error| Failure::data(error, self.file))?
         };
         self.built.insert(homes, application.clone());
@@ -85,8 +85,10 @@ impl Bench<'_> {
         let name = format!("{}-{}", variant.plan.topology.name, variant.remote);
         let directory = self.directory.create_child(&name)?;
 
-        let interrupted = self.interrupted.clone();
-        let outcome = carry_out(&variant.plan, &application, &directory, self.output, interrupted)?;
+        let interrupted = Some(self.interrupted.clone());
+        let program = self.applications.program();
+        let options = RunOptions { interrupted, program, ..RunOptions::default() };
+        let outcome = carry_out(&variant.plan, &application, &directory, self.output, &options)?;
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Failure::run(format!("the comparison was interrupted in {name}")));
         }

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::certs::{lasting, nodes};
 use super::{Failure, OutputFlags, RunFlags, Terminal};
+use crate::applications::Applications;
 use gaia_certificates::{Credentials, Directory, Identity};
 use gaia_config::{DriverKind, Plan};
 use gaia_deploy::{CERTIFICATES, DeployedFile, KubernetesOptions, Site};
@@ -102,9 +103,13 @@ impl DeployVerb {
 }
 
 /// Writes the files of a scheduler, and shows where they are.
-pub(super) fn deploy(verb: &DeployVerb, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) fn deploy(
+    verb: &DeployVerb,
+    applications: &dyn Applications,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let flags = verb.flags();
-    let plan = Plan { driver: DriverKind::Real, ..flags.run.read()?.plan()? };
+    let plan = Plan { driver: DriverKind::Real, ..flags.run.read(applications)?.plan()? };
     let folder = verb.output().out.clone().unwrap_or_else(|| DIRECTORY.into());
     let sites = gaia_deploy::sites(&plan)?;
     let files = verb.files(&plan)?;

@@ -50,7 +50,7 @@ pub(super) fn evaluate(
             // The values that training began with do not matter, and their file may be gone.
             let mut plan = trained.plan.clone();
             plan.model.init = None;
-            let application = build_with(applications, &plan);
+            let application = build_with(applications, &plan, 0..plan.topology.workers());
             let application = application.map_err(|error| trained.failed(error))?;
             let model = trained.model.model(application.layout(), &application.attachments());
             let model = model.map_err(|error| Failure::Data(error.into()))?;
@@ -66,7 +66,7 @@ pub(super) fn evaluate(
         model: trained.model.file.display().to_string(),
         data,
         objective,
-        metric: MetricValue { name: metric.name.into(), value },
+        metric: MetricValue { name: metric.name.to_string(), value },
         trained: Figures {
             run: description.run.clone(),
             clock: description.clock,

@@ -91,6 +91,20 @@ impl Failure {
         }
     }
 
+    /// What is shown of it.
+    pub(crate) fn text(&self, colour: bool) -> String {
+        if let Self::Config(error) = self {
+            return error.render(colour);
+        }
+        let mut text = format!("error: {self}");
+        let mut source = self.source();
+        while let Some(cause) = source {
+            text.push_str(&format!("\n  cause: {cause}"));
+            source = cause.source();
+        }
+        text
+    }
+
     /// 2 where what the user wrote is wrong, 1 where the run failed.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {

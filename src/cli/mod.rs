@@ -30,7 +30,7 @@ use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser}
 use clap::{Args, Parser, Subcommand};
 
 use crate::applications::Applications;
-use gaia_config::{ConfigError, DriverKind, Override, RunFile};
+use gaia_config::{DriverKind, Override, RunFile};
 use gaia_paper::Section;
 
 pub(crate) use failure::Failure;
@@ -98,6 +98,9 @@ pub(crate) struct RunFlags {
     /// Start from the tables of this safetensors file, such as the model.safetensors of an earlier run
     #[arg(long, value_name = "FILE")]
     pub(crate) init: Option<String>,
+    /// Train this Python script; the gaia of the Python package runs it in each worker
+    #[arg(long, value_name = "SCRIPT.py")]
+    pub(crate) script: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
 }
@@ -288,31 +291,67 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, applications: &dyn App
         terminal.fail(&Failure::usage(complaint));
         return 2;
     }
-
-    let done = match &cli.verb {
-        Verb::Train(flags) => train::train(flags, applications, &terminal),
-        Verb::Certs(verb) => certs::certs(verb, &terminal).map(|()| Done::Whole),
-        Verb::Deploy(verb) => deploy::deploy(verb, &terminal).map(|()| Done::Whole),
-        Verb::Compare(flags) => {
-            compare::compare(flags, applications, &terminal).map(|()| Done::Whole)
-        }
-        Verb::Paper(flags) => paper::paper(flags, &terminal).map(|()| Done::Whole),
-        Verb::Check(flags) => check::check(flags, applications, &terminal).map(|()| Done::Whole),
-        Verb::Node(flags) => node::node(flags, applications, &terminal),
-        Verb::Report(flags) => report::report(flags, &terminal).map(|()| Done::Whole),
-        Verb::Evaluate(flags) => {
-            evaluate::evaluate(flags, applications, &terminal).map(|()| Done::Whole)
-        }
-        Verb::Predict(flags) => predict::predict(flags, &terminal).map(|()| Done::Whole),
-    };
-
-    match done {
-        Ok(Done::Whole) => 0,
-        Ok(Done::Interrupted) => INTERRUPTED,
+    match execute(&cli.verb, applications, &terminal) {
+        Ok(done) => done.exit_code(),
         Err(failure) => {
             terminal.fail(&failure);
             failure.exit_code()
         }
+    }
+}
+
+/// As [`run`], for a program that is more than this command line: what went wrong is returned instead of shown, and logs
+/// are left to the caller.
+///
+/// # Errors
+/// If a verb fails, with the exit code and the text that [`run`] shows.
+pub fn try_run(
+    arguments: impl IntoIterator<Item = OsString>,
+    applications: &dyn Applications,
+) -> Result<u8, CommandError> {
+    let cli = Cli::try_parse_from(arguments).map_err(|refusal| CommandError {
+        exit_code: u8::try_from(refusal.exit_code()).unwrap_or(2),
+        text: refusal.to_string(),
+    })?;
+    let terminal = Terminal::new(cli.verb.verbosity());
+    let done = execute(&cli.verb, applications, &terminal);
+    done.map(Done::exit_code).map_err(|failure| CommandError {
+        exit_code: failure.exit_code(),
+        text: failure.text(false),
+    })
+}
+
+/// Why a command failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct CommandError {
+    /// The exit code of the program for it.
+    pub exit_code: u8,
+    /// What the program shows: the place, the value and what was expected.
+    pub text: String,
+}
+
+/// Carries out a verb.
+fn execute(
+    verb: &Verb,
+    applications: &dyn Applications,
+    terminal: &Terminal,
+) -> Result<Done, Failure> {
+    match verb {
+        Verb::Train(flags) => train::train(flags, applications, terminal),
+        Verb::Certs(verb) => certs::certs(verb, terminal).map(|()| Done::Whole),
+        Verb::Deploy(verb) => deploy::deploy(verb, applications, terminal).map(|()| Done::Whole),
+        Verb::Compare(flags) => {
+            compare::compare(flags, applications, terminal).map(|()| Done::Whole)
+        }
+        Verb::Paper(flags) => paper::paper(flags, terminal).map(|()| Done::Whole),
+        Verb::Check(flags) => check::check(flags, applications, terminal).map(|()| Done::Whole),
+        Verb::Node(flags) => node::node(flags, applications, terminal),
+        Verb::Report(flags) => report::report(flags, terminal).map(|()| Done::Whole),
+        Verb::Evaluate(flags) => {
+            evaluate::evaluate(flags, applications, terminal).map(|()| Done::Whole)
+        }
+        Verb::Predict(flags) => predict::predict(flags, terminal).map(|()| Done::Whole),
     }
 }
 
@@ -322,6 +361,15 @@ enum Done {
     Whole,
     /// A run was interrupted and has ended in order, or a node has written its state.
     Interrupted,
+}
+
+impl Done {
+    fn exit_code(self) -> u8 {
+        match self {
+            Self::Whole => 0,
+            Self::Interrupted => INTERRUPTED,
+        }
+    }
 }
 
 /// `EX_TEMPFAIL` of sysexits.h: nothing is wrong, try again. Shells keep what is above 128 for kills.
@@ -357,7 +405,7 @@ impl From<OsString> for Resume {
 
 impl RunFlags {
     /// The run file, which names an application, with the overrides of the flags.
-    pub(crate) fn read(&self) -> Result<RunFile, ConfigError> {
+    pub(crate) fn read(&self, applications: &dyn Applications) -> Result<RunFile, Failure> {
         let mut overrides = Vec::new();
         for setting in &self.settings {
             overrides.push(Override::parse(setting)?);
@@ -371,12 +419,22 @@ impl RunFlags {
         if let Some(init) = &self.init {
             overrides.push(Override::flag("--init", "model.init", init));
         }
+        if let Some(script) = &self.script {
+            if !applications.trains_scripts() {
+                return Err(Failure::usage(NO_SCRIPTS));
+            }
+            overrides.push(Override::flag("--script", "app.kind", "external"));
+            overrides.push(Override::flag("--script", "app.script", script));
+        }
         let file = RunFile::read(&self.file, &overrides)?;
         file.require_app()?;
 
         Ok(file)
     }
 }
+
+const NO_SCRIPTS: &str = "--script: this gaia has no Python, expected the gaia of the Python package, from pip install \
+                          gaia-train or pip install ./python";
 
 const AFTER_HELP: &str = "\
 Examples:

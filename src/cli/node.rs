@@ -65,7 +65,7 @@ pub(super) fn node(
     applications: &dyn Applications,
     terminal: &Terminal,
 ) -> Result<Done, Failure> {
-    let file = flags.run.read()?;
+    let file = flags.run.read(applications)?;
     let mut plan = file.plan()?;
     plan.driver = gaia_config::DriverKind::Real;
     let mut options = flags.place.options(&plan, flags.ends_with_stdin)?;

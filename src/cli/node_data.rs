@@ -28,14 +28,18 @@ pub(super) fn data_of(
     file: &RunFile,
     applications: &dyn Applications,
 ) -> Result<RunData, Failure> {
+    let worker = nodes.iter().find_map(|node| match node {
+        NodeId::Worker(worker) => Some(*worker),
+        _ => None,
+    });
     let read = || {
         if !plan.has_own_data() {
-            return Ok(RunData::Whole(build_with(applications, plan)?));
+            let worker = worker
+                .map(|worker| plan.topology.first_worker(worker.dc) + usize::from(worker.index));
+            let workers = worker.map_or(0..0, |worker| worker..worker + 1);
+            return Ok(RunData::Whole(build_with(applications, plan, workers)?));
         }
-        let dc = nodes.iter().find_map(|node| match node {
-            NodeId::Worker(worker) => Some(worker.dc),
-            _ => None,
-        });
+        let dc = worker.map(|worker| worker.dc);
         Ok(RunData::Own(Box::new(NodeData::read(plan, dc)?)))
     };
     read().map_err(|error| Failure::data(error, file))

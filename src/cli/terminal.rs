@@ -1,6 +1,5 @@
 //! What the user sees: results on standard output, everything else on standard error.
 
-use std::error::Error;
 use std::io::{IsTerminal, Write, stderr, stdout};
 
 use serde::Serialize;
@@ -58,18 +57,7 @@ impl Terminal {
     }
 
     pub(super) fn fail(&self, failure: &Failure) {
-        let text = match failure {
-            Failure::Config(error) => error.render(self.colour && self.log == LogFormat::Text),
-            other => {
-                let mut text = format!("error: {other}");
-                let mut source = other.source();
-                while let Some(cause) = source {
-                    text.push_str(&format!("\n  cause: {cause}"));
-                    source = cause.source();
-                }
-                text
-            }
-        };
+        let text = failure.text(self.colour && self.log == LogFormat::Text);
         match self.log {
             LogFormat::Json => tracing::error!(target: TOLD, "{text}"),
             LogFormat::Text => {

@@ -12,7 +12,7 @@ use gaia_core::application::Application;
 use gaia_core::coordinator::StopReason;
 use gaia_core::types::{NodeId, Seed};
 use gaia_driver::real::labels;
-use gaia_driver::{Ending, RunError};
+use gaia_driver::{Ending, RunError, RunOptions};
 use gaia_report::{RunDirectory, RunRecord, Waiting};
 
 /// Trains what the run file describes.
@@ -22,7 +22,7 @@ pub(super) fn train(
     terminal: &Terminal,
 ) -> Result<Done, Failure> {
     let TrainFlags { run, resume } = flags;
-    let file = run.read()?;
+    let file = run.read(applications)?;
     let plan = file.plan()?;
     let simulated = plan.driver == DriverKind::Simulated;
 
@@ -41,7 +41,10 @@ pub(super) fn train(
 
     let application = {
         let _line = Waiting::new(live_mode(&run.output), "reads the data");
-        build_with(applications, &plan).map_err(|error| Failure::data(error, &file))?
+        // With the real driver this process is the coordinator.
+        let is_real = plan.driver == DriverKind::Real;
+        let workers = 0..if is_real { 0 } else { plan.topology.workers() };
+        build_with(applications, &plan, workers).map_err(|error| Failure::data(error, &file))?
     };
     let from = match resume {
         Resume::From(path) => Some(checkpoints(&plan, application.as_ref(), path).read(path)?),
@@ -68,8 +71,10 @@ pub(super) fn train(
         if *resume == Resume::Auto && directory.node_states().is_dir() {
             terminal.note("continues from the states of its nodes");
         }
-        let interrupted = signals::interrupted().map_err(Failure::run)?;
-        let outcome = carry_out(&plan, &application, &directory, &run.output, interrupted)?;
+        let interrupted = Some(signals::interrupted().map_err(Failure::run)?);
+        let program = applications.program();
+        let options = RunOptions { interrupted, program, ..RunOptions::default() };
+        let outcome = carry_out(&plan, &application, &directory, &run.output, &options)?;
         Ending::Finished(Box::new(outcome))
     };
 

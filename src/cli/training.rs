@@ -1,7 +1,6 @@
 //! One training run as the verbs see it: from a plan to a directory that holds everything about it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use super::{Failure, LogFormat, OutputFlags, Terminal};
 use gaia_checkpoint::{Keeper, LogFolder};
@@ -38,13 +37,12 @@ pub(super) fn carry_out(
     application: &Arc<dyn Application>,
     directory: &RunDirectory,
     output: &OutputFlags,
-    interrupted: Arc<AtomicBool>,
+    options: &RunOptions,
 ) -> Result<Outcome, Failure> {
     // Two processes must not write the same files.
     let states = (plan.driver == DriverKind::Real).then(|| directory.node_states());
     let _locked = states.map(|states| LogFolder::open(&states)).transpose()?;
 
-    let options = RunOptions { interrupted: Some(interrupted), ..RunOptions::default() };
     let files = NodeFiles {
         states: directory.node_states(),
         logs: directory.node_logs(),
@@ -53,7 +51,7 @@ pub(super) fn carry_out(
     };
 
     let outcome = carry_out_with(plan, application, directory, output, |observer| {
-        gaia_driver::run_logged(plan, application, &options, observer, &files)
+        gaia_driver::run_logged(plan, application, options, observer, &files)
     })?;
     // Until its files are written, a run can be continued.
     if let Err(error) = directory.remove_node_states() {

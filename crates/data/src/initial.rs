@@ -83,6 +83,10 @@ impl Application for Initialized {
         self.application.clocks_per_pass()
     }
 
+    fn finish(&self, model: &Model, workers: Range<usize>) {
+        self.application.finish(model, workers);
+    }
+
     fn attachments(&self) -> BTreeMap<String, Attachment> {
         self.application.attachments()
     }

@@ -44,7 +44,7 @@ impl CopyEvaluations {
     }
 
     /// Copies that were evaluated each on the data of its data center.
-    pub(crate) fn of_sums(metric: Metric, sums: &[(DcId, EvaluationSums)], equal: bool) -> Self {
+    pub(crate) fn of_sums(metric: &Metric, sums: &[(DcId, EvaluationSums)], equal: bool) -> Self {
         let copies = sums.iter().map(|(dc, sums)| (*dc, metric.evaluation(*sums))).collect();
         let run = metric.evaluation(sums.iter().map(|(_, sums)| *sums).sum());
         Self { copies, run, equal }
@@ -152,7 +152,7 @@ pub(crate) fn evaluate_values<V: AsRef<[f32]> + Sync>(
             });
             let sums: Vec<(DcId, EvaluationSums)> =
                 sums.collect::<Result<_, ApplicationError>>()?;
-            Ok(CopyEvaluations::of_sums(application.metric(), &sums, equal))
+            Ok(CopyEvaluations::of_sums(&application.metric(), &sums, equal))
         }
     }
 }

@@ -21,6 +21,7 @@ mod trained;
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -66,6 +67,9 @@ pub struct RunOptions {
     /// Set it to `true` to interrupt the run: workers stop after their current iteration, and the run ends as by any
     /// rule, with equal copies and a model. [`Summary::stopped_by`] is then `interrupted`.
     pub interrupted: Option<Arc<AtomicBool>>,
+    /// The command with which the real driver starts this program for each node: the program, and arguments that come
+    /// before `node`. `None`: the running program, without arguments.
+    pub program: Option<Vec<OsString>>,
 }
 
 /// The end of a run that can be interrupted.

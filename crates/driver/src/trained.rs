@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gaia_config::{KeepModel, Plan};
-use gaia_core::application::{Application, Attachment, Direction, Metric};
+use gaia_core::application::{Application, Attachment, Direction};
 use gaia_core::topology::DataCenter;
 use gaia_core::types::{Model, ShardLayout};
 use gaia_model::{
@@ -105,11 +105,11 @@ pub(crate) fn snapshot(
     model: &Model,
 ) -> Option<ModelSnapshot> {
     let metric = application.metric();
-    let (last, is_best) = judged(plan, metric, progress)?;
+    let (last, is_best) = judged(plan, metric.direction, progress)?;
     let figures = Figures {
         clock: last.clock,
         objective: last.objective,
-        metric: (metric.name, last.metric),
+        metric: (&metric.name, last.metric),
     };
     let files = files(plan, model, &application.attachments(), &figures, is_best);
     Some(ModelSnapshot { clock: last.clock, is_best, files })
@@ -118,12 +118,12 @@ pub(crate) fn snapshot(
 /// The last of these evaluations, and whether its model is the best so far. `None` where its figures are not finite.
 pub(crate) fn judged<'p>(
     plan: &Plan,
-    metric: Metric,
+    direction: Direction,
     progress: &'p [Progress],
 ) -> Option<(&'p Progress, bool)> {
     let (last, before) = progress.split_last()?;
     let is_finite = last.objective.is_finite() && last.metric.is_finite();
-    is_finite.then(|| (last, is_best(plan, metric, before, last.metric)))
+    is_finite.then(|| (last, is_best(plan, direction, before, last.metric)))
 }
 
 /// Whether a snapshot is written at an evaluation of `clock`, after those before it.
@@ -133,9 +133,9 @@ pub(crate) fn is_due(plan: &Plan, before: &[Progress], clock: u64) -> bool {
 }
 
 /// Whether a value of the metric is better than that of every snapshot before. Of a run without snapshots none is.
-pub(crate) fn is_best(plan: &Plan, metric: Metric, before: &[Progress], value: f64) -> bool {
+pub(crate) fn is_best(plan: &Plan, direction: Direction, before: &[Progress], value: f64) -> bool {
     let is_snapshot = |at: &usize| is_due(plan, &before[..*at], before[*at].clock);
-    let is_worse = |other: f64| match metric.direction {
+    let is_worse = |other: f64| match direction {
         Direction::Lower => other > value,
         Direction::Higher => other < value,
     };

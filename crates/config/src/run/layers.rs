@@ -97,7 +97,7 @@ pub(super) fn mount_topology(sources: &mut Sources, root: &mut Node) -> Result<(
     Ok(())
 }
 
-/// Makes paths of data files, of the validation set, of the initial model and of the folder for examples on disk absolute.
+/// Makes paths of data files, of a script, of the validation set, of the initial model and of the folder for examples on disk absolute.
 /// Those in the run file start at its folder, those on the command line at the working directory.
 fn resolve_paths(sources: &Sources, root: &mut Node) {
     let is_path = |key: &str| key == "path" || key == "scratch" || key.ends_with("_path");
@@ -106,6 +106,9 @@ fn resolve_paths(sources: &Sources, root: &mut Node) {
         for at in data.at_mut(&["at"]).and_then(Node::as_table_mut).into_iter().flatten() {
             resolve_keys(sources, &mut at.1.node, is_path);
         }
+    }
+    if let Some(app) = root.at_mut(&["app"]) {
+        resolve_keys(sources, app, |key| key == "script");
     }
     if let Some(model) = root.at_mut(&["model"]) {
         resolve_keys(sources, model, |key| key == "init");

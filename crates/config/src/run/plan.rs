@@ -59,7 +59,7 @@ impl Plan {
 
     /// On what data copies are evaluated.
     pub fn evaluate_place(&self) -> EvaluatePlace {
-        self.evaluate.place(self.driver)
+        self.evaluate.place(self.driver, self.external().is_some())
     }
 
     /// A hash of all settings that change the results of a run. Checkpoints, logs and failures are left out.

@@ -162,13 +162,14 @@ fn every_key_in_the_code_is_in_the_reference() {
 }
 
 /// Keys in blocks whose absence means something else than any value.
-const NO_DEFAULT: [&str; 10] = [
+const NO_DEFAULT: [&str; 11] = [
     "data",
     "declared",
     "evaluate_examples",
     "examples_per_second",
     "features",
     "overlap",
+    "script",
     "settings",
     "shape",
     "vocabulary_path",

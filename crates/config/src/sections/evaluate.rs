@@ -46,11 +46,14 @@ impl EvaluateConfig {
         Ok(())
     }
 
-    /// On what data copies are evaluated with a driver.
-    pub(crate) fn place(&self, driver: DriverKind) -> EvaluatePlace {
-        match driver {
-            DriverKind::Real => EvaluatePlace::Home,
-            _ => self.place.unwrap_or(EvaluatePlace::Everywhere),
+    /// On what data copies are evaluated with a driver. Examples of an external application are its workers' own, and
+    /// each worker has to be asked for them. So by default it judges the copy of its own data center alone.
+    pub(crate) fn place(&self, driver: DriverKind, is_external: bool) -> EvaluatePlace {
+        match (driver, self.place) {
+            (DriverKind::Real, _) => EvaluatePlace::Home,
+            (_, Some(place)) => place,
+            (_, None) if is_external => EvaluatePlace::Home,
+            (_, None) => EvaluatePlace::Everywhere,
         }
     }
 }

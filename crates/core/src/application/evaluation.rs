@@ -1,5 +1,6 @@
 //! The evaluation of copies: sums over examples, which can be added, and the objective and the metric that follow from them.
 
+use std::borrow::Cow;
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
@@ -32,10 +33,10 @@ pub struct WeightedSum {
 }
 
 /// A held-out metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metric {
     /// The metric's name in reports, such as `rmse`.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// How the metric follows from the mean over examples.
     pub aggregation: Aggregation,
     /// The direction of improvement.
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     fn metric(aggregation: Aggregation) -> Metric {
-        Metric { name: "m", aggregation, direction: Direction::Lower }
+        Metric { name: "m".into(), aggregation, direction: Direction::Lower }
     }
 
     #[test]

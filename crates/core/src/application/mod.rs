@@ -93,6 +93,13 @@ pub trait Application: Send + Sync {
         format!("{} parameters", self.layout().parameters())
     }
 
+    /// Hands the final copy of the model to workers of this process, once the run is over. After the drain all data centers
+    /// have this copy. It is not called where the run has failed.
+    ///
+    /// The default does nothing: the run writes the model. An application that trains a model of its caller's puts the
+    /// values there.
+    fn finish(&self, _model: &Model, _workers: Range<usize>) {}
+
     /// What predictions need beside the tables of the model, by name. It is written into the file of the model. Names
     /// differ from those of tables. The default is nothing.
     fn attachments(&self) -> BTreeMap<String, Attachment> {
@@ -121,6 +128,19 @@ pub trait Task: Send {
     /// Where the task cannot go on: its data is gone, or what it calls has failed. The run then ends with this error and the
     /// name of the worker, and the task is not used again.
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError>;
+
+    /// Whether an iteration that is run again, with the same clock and model after the same iterations, gives the same
+    /// deltas to the bit. A worker whose task does not repeat keeps no log: after a crash it continues where its servers
+    /// expect it. The default is `true`.
+    fn repeats(&self) -> bool {
+        true
+    }
+
+    /// Whether the task has no more to do. The run then ends in order, for all workers, and until it has stopped iterations
+    /// of this task change nothing. Asked after each iteration. The default is `false`: stop rules end the run.
+    fn has_ended(&self) -> bool {
+        false
+    }
 
     /// The mean loss of a complete, fresh copy over at most `examples` examples of this worker, and the work done.
     ///

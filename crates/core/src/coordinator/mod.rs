@@ -223,6 +223,14 @@ impl Coordinator {
         }
     }
 
+    /// The task of a worker has no more to do. Stops the run. A report of an inactive data center changes nothing.
+    /// Idempotent.
+    pub fn handle_worker_ended(&mut self, worker: WorkerId) {
+        if self.phase == Phase::Training && !self.inactive.contains(&worker.dc) {
+            self.stop(StopReason::Ended);
+        }
+    }
+
     /// Stops the run if its time has elapsed at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.phase == Phase::Training && self.config.stop.deadline().is_some_and(|at| now >= at)

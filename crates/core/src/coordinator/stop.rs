@@ -50,6 +50,8 @@ pub enum StopReason {
     Diverged,
     /// The user has interrupted the run.
     Interrupted,
+    /// The task of a worker has no more to do.
+    Ended,
 }
 
 impl Default for ChangeRule {
@@ -67,6 +69,7 @@ impl StopReason {
             Self::Clocks => "clocks",
             Self::Seconds => "seconds",
             Self::Interrupted => "interrupted",
+            Self::Ended => "ended",
             Self::Diverged => "diverged",
         }
     }

@@ -31,6 +31,8 @@ pub(super) struct DurableWorker {
     pub(super) to_compute: bool,
     /// The clock at which it has stopped, if it has.
     pub(super) stopped: Option<Clock>,
+    /// The clock at which its task has ended, if it waits there for a stop.
+    pub(super) ended: Option<Clock>,
 }
 
 impl DurableWorker {
@@ -44,6 +46,7 @@ impl DurableWorker {
             clock: Clock::ZERO,
             to_compute: false,
             stopped: None,
+            ended: None,
         }
     }
 
@@ -88,7 +91,7 @@ impl DurableWorker {
                 self.started = false;
                 self.unacknowledged.iter_mut().for_each(VecDeque::clear);
                 self.ahead.fill(false);
-                (self.to_compute, self.stopped) = (false, None);
+                (self.to_compute, self.stopped, self.ended) = (false, None, None);
                 self.worker_mut().handle_outrun();
             }
             WorkerEntry::Rows { from, rows } => {
@@ -103,6 +106,7 @@ impl DurableWorker {
             }
             WorkerEntry::Stop { last } => {
                 self.stopped = self.stopped.filter(|at| *at >= last);
+                self.ended = None;
                 self.worker_mut().handle_stop(last);
             }
         }
@@ -126,11 +130,16 @@ impl DurableWorker {
     /// The first request that can still be sent to a server.
     pub(super) fn first_for(&self, server: ShardId) -> RequestSeq {
         let unacknowledged = self.unacknowledged[server.index()].front().and_then(RequestSeq::of);
-        let next = match self.stopped {
+        let next = match self.rests_at() {
             Some(clock) => RequestSeq { clock, updates: false },
             None => RequestSeq { clock: self.clock, updates: true },
         };
         unacknowledged.unwrap_or(next)
+    }
+
+    /// The clock at which it waits without a read: it has stopped, or its task has ended.
+    pub(super) fn rests_at(&self) -> Option<Clock> {
+        self.stopped.or(self.ended)
     }
 
     /// Drops the messages that a server has taken: every request before `due`.
@@ -152,6 +161,7 @@ impl DurableWorker {
                     messages.push((shard, message));
                 }
                 WorkerOutput::Compute => self.to_compute = true,
+                WorkerOutput::Ended { clock } => self.ended = Some(clock),
                 WorkerOutput::Stopped { clock } => self.stopped = Some(clock),
             }
         }
@@ -163,7 +173,11 @@ persist! {
     /// # Panics
     /// If the worker is away.
     impl Persist<()> for DurableWorker {
-        fn walk(Self { worker, unacknowledged, started, ahead, clock, to_compute, stopped }, walk, ()) {
+        fn walk(
+            Self { worker, unacknowledged, started, ahead, clock, to_compute, stopped, ended },
+            walk,
+            (),
+        ) {
             let Some(worker) = worker else { panic!("a worker is here unless it computes") };
             walk.part("worker", worker, ())?;
             walk.record_that("unacknowledged", unacknowledged, |found, made| found.len() == made.len())?;
@@ -171,6 +185,7 @@ persist! {
             walk.record_that("ahead", ahead, |found, made| found.len() == made.len())?;
             walk.record("clock", clock)?;
             walk.record("stopped", stopped)?;
+            walk.record("ended", ended)?;
             walk.record("to_compute", to_compute)
         }
     }

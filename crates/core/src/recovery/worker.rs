@@ -129,12 +129,12 @@ impl RecoverableWorker {
     /// answered, or the update after it. An update that the server may have taken is not sent again, since the copy
     /// that the server takes from a mirror may hold it.
     pub fn next_request(&self, server: ShardId) -> Option<RequestSeq> {
-        let DurableWorker { unacknowledged, started, clock, stopped, .. } = &self.durable;
+        let DurableWorker { unacknowledged, started, clock, .. } = &self.durable;
         let reads = unacknowledged[server.index()].iter().find(|message| is_read(message));
         let reads = reads.and_then(RequestSeq::of);
         let updates = RequestSeq { clock: *clock, updates: true };
-        let stopped = stopped.map(|clock| RequestSeq { clock, updates: false });
-        started.then(|| stopped.or(reads).unwrap_or(updates))
+        let rests = self.durable.rests_at().map(|clock| RequestSeq { clock, updates: false });
+        started.then(|| rests.or(reads).unwrap_or(updates))
     }
 
     /// [`Self::next_request`] to each server.
@@ -224,6 +224,11 @@ impl RecoverableWorker {
     /// which request is due, so no server has taken one that the worker does not know of.
     pub fn stopped(&self) -> Option<Clock> {
         self.durable.stopped.filter(|_| self.met.iter().all(|met| *met))
+    }
+
+    /// Whether the task has no more to do, and the worker waits for a stop.
+    pub fn has_ended(&self) -> bool {
+        self.durable.ended.is_some()
     }
 
     /// The worker. `None` while its iteration runs.

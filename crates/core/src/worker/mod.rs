@@ -52,6 +52,11 @@ pub enum WorkerOutput {
     },
     /// All rows were read: call [`Worker::compute`] at once, and [`Worker::handle_computed`] when its time is over.
     Compute,
+    /// The task has no more to do. The worker starts no further iteration until it is told where to stop.
+    Ended {
+        /// The number of finished clocks.
+        clock: Clock,
+    },
     /// The worker has stopped and starts no further iteration.
     Stopped {
         /// The number of finished clocks.
@@ -66,6 +71,8 @@ enum State {
     Computing {
         deltas: Option<Deltas>,
     },
+    /// Its task has no more to do, and no stop has arrived.
+    Ended,
     /// With the read during which it was stopped. The worker continues it if it has to stop later after all.
     Stopped {
         reading: Option<Reading>,
@@ -219,7 +226,7 @@ impl Worker {
     }
 
     /// Stops at clock `last`, or after the current iteration if that is later. A read beyond `last` is suspended. A
-    /// worker that has stopped before a later `last` continues until there.
+    /// worker that has stopped before a later `last` continues until there, and so does one whose task has ended.
     pub fn handle_stop(&mut self, last: Clock) {
         self.last = Some(last);
         if self.is_over() {
@@ -227,13 +234,18 @@ impl Worker {
             return;
         }
         match std::mem::replace(&mut self.state, State::Idle) {
-            State::Stopped { reading: None } => self.begin(),
+            State::Stopped { reading: None } | State::Ended => self.begin(),
             State::Stopped { reading: Some(reading) } => {
                 self.state = State::Reading(reading);
                 self.compute_once_read();
             }
             state => self.state = state,
         }
+    }
+
+    /// Whether iterations that are run again give the same deltas ([`Task::repeats`]).
+    pub fn repeats(&self) -> bool {
+        self.task.repeats()
     }
 
     /// The next action to carry out. `None` if there is none.
@@ -269,7 +281,7 @@ impl Worker {
     /// Stops, unless an iteration runs. A read is suspended.
     fn rest(&mut self) {
         match std::mem::replace(&mut self.state, State::Idle) {
-            State::Idle => self.stop(None),
+            State::Idle | State::Ended => self.stop(None),
             State::Reading(reading) => self.stop(Some(reading)),
             state => self.state = state,
         }
@@ -288,6 +300,11 @@ impl Worker {
     fn begin(&mut self) {
         if self.is_over() {
             self.stop(None);
+            return;
+        }
+        if self.last.is_none() && self.task.has_ended() {
+            self.state = State::Ended;
+            self.outputs.push_back(WorkerOutput::Ended { clock: self.clock });
             return;
         }
         self.read();

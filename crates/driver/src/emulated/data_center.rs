@@ -271,6 +271,10 @@ impl DataCenter {
                     }
                     self.compute(worker);
                 }
+                WorkerOutput::Ended { .. } => {
+                    self.report_node(NodeReport::Ended { worker: worker.id() }).await;
+                    self.workers[index] = Some(worker);
+                }
                 WorkerOutput::Stopped { clock } => {
                     let id = worker.id();
                     self.report_node(NodeReport::Stopped { worker: id, clock }).await;

@@ -16,6 +16,7 @@
 //! An interrupted run ends in order: the coordinator stops it as by any rule.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -64,6 +65,8 @@ struct Supervisor {
     states: PathBuf,
     files: Option<NodeFiles>,
     coordinator: String,
+    /// The command with which nodes are started, up to `node`. `None`: the running program.
+    program: Option<Vec<OsString>>,
 }
 
 /// The files of the nodes that a run starts.
@@ -103,8 +106,7 @@ pub(crate) fn run(
         return Err(RealError::Nested.into());
     }
     let runtime = runtime()?;
-    let interrupted = Interrupted(options.interrupted.clone());
-    let outcome = runtime.block_on(conduct(plan, application, interrupted, observer, files));
+    let outcome = runtime.block_on(conduct(plan, application, options, observer, files));
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(outcome?)
 }
@@ -112,10 +114,11 @@ pub(crate) fn run(
 async fn conduct(
     plan: &Plan,
     application: &Arc<dyn Application>,
-    interrupted: Interrupted,
+    options: &RunOptions,
     observer: &mut dyn Observer,
     files: Option<&NodeFiles>,
 ) -> Result<Outcome, RealError> {
+    let interrupted = Interrupted(options.interrupted.clone());
     let wall = time::Instant::now();
     let folder = private_folder()?;
     let plan = &on_this_machine(plan);
@@ -141,6 +144,7 @@ async fn conduct(
         states: states.clone(),
         files: files.cloned(),
         coordinator: address,
+        program: options.program.clone(),
     });
     let file = StateFile::new(&states.join(COORDINATOR), blueprint.plan_hash)?;
 
@@ -285,9 +289,14 @@ impl Supervisor {
         let Process { name, server, worker } = process;
         let dc = server.map(|server| server.dc).or_else(|| worker.map(|worker| worker.dc));
         let dc = dc.expect("a process has a node");
-        let started = std::env::current_exe().and_then(|program| {
-            let mut command = Command::new(program);
-            command.arg("node").arg(self.folder.join(RUN_FILE));
+        let program = match &self.program {
+            Some(program) => Ok(program.clone()),
+            None => std::env::current_exe().map(|program| vec![program.into()]),
+        };
+        let started = program.and_then(|program| {
+            let (name, arguments) = program.split_first().ok_or(io::ErrorKind::NotFound)?;
+            let mut command = Command::new(name);
+            command.args(arguments).arg("node").arg(self.folder.join(RUN_FILE));
             command.args(["--dc", &topology.dc(dc).name]);
             if let Some(server) = server {
                 command.args(["--server", &server.shard.0.to_string(), "--listen", "127.0.0.1:0"]);

@@ -14,7 +14,7 @@ use crate::server_stats::ServerStats;
 use crate::trained;
 use crate::{Outcome, RunError};
 use gaia_config::Plan;
-use gaia_core::application::{Application, Metric};
+use gaia_core::application::{Application, Direction};
 use gaia_core::coordinator::{Coordinator, StopReason};
 use gaia_core::server::Divergence;
 use gaia_core::sync::WaitReason;
@@ -34,6 +34,8 @@ pub(crate) enum NodeReport {
     Diverged(Divergence),
     /// Reads of a data center's worker were held back, with the causes and the times.
     Held { dc: DcId, held: Vec<(WaitReason, Duration)> },
+    /// The task of a worker has no more to do.
+    Ended { worker: WorkerId },
     /// A worker has stopped at a clock.
     Stopped { worker: WorkerId, clock: Clock },
 }
@@ -56,7 +58,7 @@ pub(crate) struct RunMonitor<'a> {
 }
 
 impl Ended {
-    /// The end of a run whose servers are all in this process.
+    /// The end of a run whose nodes are all in this process. Hands the final copy to the application.
     ///
     /// # Errors
     /// [`RunError::Evaluation`].
@@ -66,12 +68,13 @@ impl Ended {
         data: &EvaluationData,
     ) -> Result<Self, RunError> {
         let Cluster { servers, shards, .. } = cluster;
-        Ok(Self {
-            results: evaluate_copies(servers, *shards, application, data)
-                .map_err(RunError::Evaluation)?,
-            all_server_stats: ServerStats::all(servers, servers.len() / shards),
-            model: first_copy(servers, *shards, application).values,
-        })
+        let results =
+            evaluate_copies(servers, *shards, application, data).map_err(RunError::Evaluation)?;
+        let model = first_copy(servers, *shards, application);
+        application.finish(&model, 0..application.workers());
+
+        let all_server_stats = ServerStats::all(servers, servers.len() / shards);
+        Ok(Self { results, all_server_stats, model: model.values })
     }
 }
 
@@ -98,6 +101,7 @@ impl<'a> RunMonitor<'a> {
                 coordinator.handle_diverged();
             }
             NodeReport::Held { dc, held } => self.recorder.on_held(dc, &held),
+            NodeReport::Ended { worker } => coordinator.handle_worker_ended(worker),
             NodeReport::Stopped { worker, clock } => {
                 coordinator.handle_worker_stopped(worker, clock);
             }
@@ -133,8 +137,8 @@ impl<'a> RunMonitor<'a> {
     }
 
     /// The figures of the last evaluation, for a model that is written, and whether it is the best so far.
-    pub(crate) fn judged(&self, metric: Metric) -> Option<(&Progress, bool)> {
-        trained::judged(self.recorder.plan(), metric, self.recorder.progress())
+    pub(crate) fn judged(&self, direction: Direction) -> Option<(&Progress, bool)> {
+        trained::judged(self.recorder.plan(), direction, self.recorder.progress())
     }
 
     /// The clock of the last evaluation.
@@ -143,8 +147,8 @@ impl<'a> RunMonitor<'a> {
     }
 
     /// Whether a value of the metric is better than that of every model that was written.
-    pub(crate) fn is_best(&self, metric: Metric, value: f64) -> bool {
-        trained::is_best(self.recorder.plan(), metric, self.recorder.progress(), value)
+    pub(crate) fn is_best(&self, direction: Direction, value: f64) -> bool {
+        trained::is_best(self.recorder.plan(), direction, self.recorder.progress(), value)
     }
 
     /// Shows the observer the model of a recorded evaluation.
@@ -232,8 +236,8 @@ impl<'a> RunMonitor<'a> {
             application.attachments(),
             model.as_ref().map(|model| application.highlights(model)).unwrap_or_default(),
         );
-        let (metric, value) = (application.metric(), summary.metric.value);
-        let is_best = trained::is_best(recorder.plan(), metric, recorder.progress(), value);
+        let (direction, value) = (application.metric().direction, summary.metric.value);
+        let is_best = trained::is_best(recorder.plan(), direction, recorder.progress(), value);
         let progress = recorder.into_progress();
         Outcome { summary, progress, model, attachments, is_best, highlights }
     }

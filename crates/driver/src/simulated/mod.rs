@@ -343,6 +343,10 @@ impl<'a> Simulation<'a> {
                         }
                     }
                 }
+                WorkerOutput::Ended { .. } => {
+                    self.report(NodeReport::Ended { worker });
+                    self.settle_coordinator();
+                }
                 WorkerOutput::Stopped { clock } => {
                     self.report(NodeReport::Stopped { worker, clock });
                     self.settle_coordinator();

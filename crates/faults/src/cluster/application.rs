@@ -71,7 +71,7 @@ impl Application for Counting {
 
     fn metric(&self) -> Metric {
         let (aggregation, direction) = (Aggregation::Mean, Direction::Lower);
-        Metric { name: "nothing", aggregation, direction }
+        Metric { name: "nothing".into(), aggregation, direction }
     }
 
     fn clocks_per_pass(&self) -> u64 {

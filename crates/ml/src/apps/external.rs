@@ -1,5 +1,7 @@
 //! The settings of an application that a program hands in.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
@@ -9,6 +11,9 @@ use crate::ConfigError;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExternalConfig {
+    /// The script that a program runs in each worker, if it runs scripts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<PathBuf>,
     /// What the application makes of the run file: any keys. They are the same in all nodes of a run.
     pub settings: Table,
 }

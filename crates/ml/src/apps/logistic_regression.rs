@@ -185,7 +185,7 @@ impl Application for LogisticRegression {
 
     fn metric(&self) -> Metric {
         let (aggregation, direction) = (Aggregation::Mean, Direction::Higher);
-        Metric { name: "accuracy", aggregation, direction }
+        Metric { name: "accuracy".into(), aggregation, direction }
     }
 
     fn learning_rate_factor(&self, clock: Clock) -> f64 {

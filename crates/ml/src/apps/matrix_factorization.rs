@@ -275,7 +275,7 @@ impl Application for MatrixFactorization {
 
     fn metric(&self) -> Metric {
         let (aggregation, direction) = (Aggregation::RootMean, Direction::Lower);
-        Metric { name: "rmse", aggregation, direction }
+        Metric { name: "rmse".into(), aggregation, direction }
     }
 
     fn learning_rate_factor(&self, clock: Clock) -> f64 {

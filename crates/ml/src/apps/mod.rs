@@ -123,7 +123,7 @@ impl AppConfig {
                 (config.data.path, config.data.at, config.data.vocabulary_path) = (path, at, None);
                 config.data.scratch = scratch;
             }
-            Self::External(_) => {}
+            Self::External(config) => config.script = None,
         }
         own
     }

@@ -191,7 +191,7 @@ impl Application for Network {
 
     fn metric(&self) -> Metric {
         let (aggregation, direction) = (Aggregation::Mean, Direction::Higher);
-        Metric { name: "accuracy", aggregation, direction }
+        Metric { name: "accuracy".into(), aggregation, direction }
     }
 
     fn learning_rate_factor(&self, clock: Clock) -> f64 {

@@ -34,6 +34,7 @@ pub(crate) fn outcome(summary: &Summary) -> String {
         ("seconds", false) => format!("no, stopped after {}", numbers::seconds(summary.time_s)),
         (_, true) => "yes".into(),
         ("diverged", _) => format!("no, diverged after {clocks}"),
+        ("ended", _) => format!("no, a worker's task ended after {clocks}"),
         ("interrupted", _) => format!("no, interrupted after {clocks}"),
         (_, false) => format!("no, stopped by {}", summary.stopped_by),
     }

@@ -24,7 +24,7 @@ pub(super) struct Collected {
 
 impl Collected {
     /// Ends the evaluation in progress if all workers have reported.
-    pub(super) fn results(&mut self, metric: Metric) -> Option<(Evaluation, CopyEvaluations)> {
+    pub(super) fn results(&mut self, metric: &Metric) -> Option<(Evaluation, CopyEvaluations)> {
         let (_, parts) = self.evaluations.take_parts()?;
         let mut sums: BTreeMap<DcId, EvaluationSums> = BTreeMap::new();
         for (worker, (part, _)) in &parts {
@@ -99,7 +99,7 @@ impl Conductor<'_> {
             clock: self.monitor.last_clock().0,
             objective: results.run.objective,
             metric: results.run.metric,
-            is_best: self.monitor.is_best(metric, results.run.metric),
+            is_best: self.monitor.is_best(metric.direction, results.run.metric),
         };
         self.keeping = Some(kept);
         let servers = |node: &NodeId| matches!(node, NodeId::Server(_));
@@ -146,7 +146,7 @@ impl Conductor<'_> {
     /// Records the evaluation in progress if all workers have reported.
     pub(super) async fn conclude_evaluation(&mut self) -> Result<(), RealError> {
         let (ticket, metric) = (self.collected.evaluations.ticket(), self.application.metric());
-        let results = self.collected.results(metric);
+        let results = self.collected.results(&metric);
         let Some((ticket, (evaluation, results))) = ticket.zip(results) else { return Ok(()) };
 
         let (dcs, is_due) = (evaluation.dcs(), self.monitor.is_snapshot_due(evaluation.clock));
@@ -157,7 +157,7 @@ impl Conductor<'_> {
         let now = self.now();
         self.monitor.handle_results(now, &mut self.coordinator.run, evaluation, &results);
 
-        let judged = self.monitor.judged(self.application.metric()).filter(|_| is_due);
+        let judged = self.monitor.judged(self.application.metric().direction).filter(|_| is_due);
         let kept = judged.map(|(last, is_best)| KeptModel {
             clock: last.clock,
             objective: last.objective,

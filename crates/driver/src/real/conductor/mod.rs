@@ -274,7 +274,7 @@ impl<'a> Conductor<'a> {
 
         let (mut results, mut model) = (None, None);
         let (results, model) = loop {
-            if let Some(found) = self.collected.results(self.application.metric()) {
+            if let Some(found) = self.collected.results(&self.application.metric()) {
                 results = Some(found.1);
             }
             match self.keep() {
@@ -452,6 +452,7 @@ impl<'a> Conductor<'a> {
             (NodeId::Worker(worker), Report::Evaluated { ticket, sums, digest }) => {
                 self.collected.evaluations.handle_part(worker, ticket, (sums, digest));
             }
+            (NodeId::Worker(worker), Report::Ended) => self.report(NodeReport::Ended { worker }),
             (NodeId::Worker(worker), Report::Stopped(clock)) => {
                 self.report(NodeReport::Stopped { worker, clock });
             }

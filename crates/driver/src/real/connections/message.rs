@@ -169,6 +169,8 @@ pub(in crate::real) enum Report {
     Diverged(Divergence),
     Held(Vec<(WaitReason, Duration)>),
     Stopped(Clock),
+    /// From a worker: its task has no more to do.
+    Ended,
     /// From a worker: the evaluation of its data center's copy on its own examples.
     Evaluated {
         ticket: u64,

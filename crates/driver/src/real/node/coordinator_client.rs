@@ -335,6 +335,7 @@ impl LatestReports {
             Report::Whole => 7,
             Report::Evaluated { .. } => 8,
             Report::Kept => 9,
+            Report::Ended => 10,
             // A link that is still refused is reported again.
             Report::Held(_)
             | Report::Alive { .. }

@@ -1,5 +1,6 @@
 //! Writes a server's shard of the model into its data center.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub(in crate::real) struct ModelKeeper {
     folder: PathBuf,
     plan: Arc<Plan>,
     attachments: BTreeMap<String, Attachment>,
-    metric: &'static str,
+    metric: Cow<'static, str>,
 }
 
 impl ModelKeeper {
@@ -49,7 +50,7 @@ impl ModelKeeper {
         kept: KeptModel,
     ) -> Result<(), RealError> {
         let KeptModel { clock, objective, metric, is_best } = kept;
-        let figures = Figures { clock, objective, metric: (self.metric, metric) };
+        let figures = Figures { clock, objective, metric: (&self.metric, metric) };
         let file = shard_file(&self.plan, layout, values, &self.attachments, &figures, is_best);
         Ok(file.write_in(&self.folder)?)
     }

@@ -22,7 +22,9 @@ pub(in crate::real) struct Evaluating {
     /// The number of the worker in the whole run.
     worker: usize,
     collecting: Option<Collecting>,
-    running: Option<JoinHandle<Evaluated>>,
+    running: Option<JoinHandle<(Evaluated, Model)>>,
+    /// The copy of the latest evaluation. That of the end of the run is the final model.
+    latest: Option<Model>,
 }
 
 /// The copy of an evaluation, of which shards are missing.
@@ -48,7 +50,7 @@ impl Evaluating {
         id: WorkerId,
     ) -> Self {
         let (layouts, worker) = (blueprint.layouts().to_vec(), blueprint.number_of(id));
-        Self { application, layouts, worker, collecting: None, running: None }
+        Self { application, layouts, worker, collecting: None, running: None, latest: None }
     }
 
     /// Adds the copy of a shard. After the last one of its ticket the evaluation starts, unless one is running: then it
@@ -68,7 +70,8 @@ impl Evaluating {
         }
         if self.collecting.as_ref().is_none_or(|collecting| collecting.ticket < ticket) {
             let missing = self.layouts.iter().map(ShardLayout::shard).collect();
-            let model = Model::zeros(self.application.layout().clone());
+            let model = self.latest.take();
+            let model = model.unwrap_or_else(|| Model::zeros(self.application.layout().clone()));
             self.collecting = Some(Collecting { ticket, model, missing });
         }
 
@@ -98,15 +101,23 @@ impl Evaluating {
                 Ok((sums, digest(&model.values)))
             };
             let found = catch_unwind(AssertUnwindSafe(evaluate));
-            Evaluated { ticket, found: found.map_err(|panic| message_of(&*panic)) }
+            (Evaluated { ticket, found: found.map_err(|panic| message_of(&*panic)) }, model)
         }));
+    }
+
+    /// Hands the final model to the application: the copy of the evaluation at the end of the run.
+    pub(super) fn finish(&mut self) {
+        if let Some(model) = self.latest.take() {
+            self.application.finish(&model, self.worker..self.worker + 1);
+        }
     }
 
     /// Waits for the evaluation that is running. Waits forever if none is. Cancel safe.
     pub(super) async fn evaluated(&mut self) -> Evaluated {
         let Some(running) = &mut self.running else { return std::future::pending().await };
-        let evaluated = running.await.expect("an evaluation's panic is caught within it");
-        self.running = None;
+        let ran = running.await;
+        let (evaluated, model) = ran.expect("an evaluation's panic is caught within it");
+        (self.running, self.latest) = (None, Some(model));
         self.start();
         evaluated
     }

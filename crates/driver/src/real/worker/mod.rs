@@ -59,6 +59,8 @@ struct WorkerNode {
     cost: Option<CostModel>,
     /// The end of the charged time of the latest iteration, if it is in the future.
     padded: Option<time::Instant>,
+    /// Whether this worker has reported that its task has ended.
+    told_ended: bool,
     /// The clock at which this worker has reported to have stopped.
     told_stopped: Option<Clock>,
     lan_bytes: u64,
@@ -88,8 +90,12 @@ pub(super) async fn work(
 ) -> Result<Exit, RealError> {
     let NodeConfig { coordinator, interrupted, stands_in_for, .. } = node_config;
     let id = worker.id();
+    let repeats = worker.repeats();
     let worker = RecoveringWorker::new(worker, layouts.len());
-    let (node_log, worker) = node_config.recover(&context, worker)?;
+    let (node_log, worker) = match repeats {
+        true => node_config.recover(&context, worker)?,
+        false => (None, worker),
+    };
     let worker = worker.begin(node_log.is_some());
     let next_requests = match &near {
         Some(near) => near.next_requests.clone(),
@@ -159,6 +165,7 @@ impl WorkerNode {
             began: time::Instant::now(),
             cost,
             padded: None,
+            told_ended: false,
             told_stopped: None,
             lan_bytes: 0,
             interrupted: node_config.interrupted.clone(),
@@ -208,7 +215,10 @@ impl EventHandler for WorkerNode {
         coordinator: &CoordinatorClient,
     ) -> Result<ControlFlow<Exit>, RealError> {
         match event {
-            Event::Order(Order::End) => return Ok(ControlFlow::Break(Exit::Over)),
+            Event::Order(Order::End) => {
+                self.evaluating.finish();
+                return Ok(ControlFlow::Break(Exit::Over));
+            }
             Event::Order(order) => self.on_order(order)?,
             Event::Beat => {
                 let lan_bytes = self.lan_bytes;
@@ -349,6 +359,9 @@ impl WorkerNode {
             self.compute(worker);
         }
 
+        if self.worker.has_ended() && !std::mem::replace(&mut self.told_ended, true) {
+            coordinator.report(&Report::Ended).await;
+        }
         let stopped = self.worker.stopped();
         if stopped != self.told_stopped {
             self.told_stopped = stopped;

@@ -186,7 +186,7 @@ impl Application for TopicModel {
 
     fn metric(&self) -> Metric {
         let (aggregation, direction) = (Aggregation::ExpMean, Direction::Lower);
-        Metric { name: "perplexity", aggregation, direction }
+        Metric { name: "perplexity".into(), aggregation, direction }
     }
 
     /// Always 1: sampling has no learning rate.

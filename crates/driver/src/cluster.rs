@@ -66,8 +66,9 @@ impl<'p> Blueprint<'p> {
     fn hash(&self) -> u64 {
         let layout = self.application.layout();
         let mut agreed = self.plan.agreement();
-        for table in layout.tables() {
-            agreed += &format!("{:?} {} {}\n", table.name, table.rows, table.width);
+        for (id, table) in layout.table_ids().zip(layout.tables()) {
+            let role = if layout.is_statistics(id) { " statistics" } else { "" };
+            agreed += &format!("{:?} {} {}{role}\n", table.name, table.rows, table.width);
         }
         if layout.parameters() <= COMPARED_PARAMETERS_MAX || self.plan.model.init.is_some() {
             agreed += &format!("{:016x}", digest(&self.initial().values));

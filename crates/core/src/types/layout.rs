@@ -6,6 +6,7 @@
 //! A row has three numbers. The *model row* counts within the whole table. The *local row* counts within the part of
 //! the table that the shard owns. The *shard-wide row* counts over all tables of the shard.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Model, ShardId, TableId};
@@ -27,6 +28,8 @@ pub struct ModelLayout {
     tables: Vec<TableLayout>,
     /// The parameter at which each table begins. The last entry, one more than there are tables, is the model's size.
     offsets: Vec<usize>,
+    /// Tables that hold statistics instead of weights.
+    statistics: BTreeSet<TableId>,
 }
 
 /// The rows of one shard, and the position of each in the shard's own flat vector of parameters.
@@ -47,7 +50,19 @@ impl ModelLayout {
         for table in &tables {
             offsets.push(offsets[offsets.len() - 1] + table.rows * table.width);
         }
-        Self { tables, offsets }
+        Self { tables, offsets, statistics: BTreeSet::new() }
+    }
+
+    /// The same model, of which these tables hold statistics: values that are measured and not descended to, such as the
+    /// running variance of a normalisation. Data centers agree on their mean, and nothing extrapolates their changes.
+    #[must_use]
+    pub fn with_statistics(self, statistics: impl IntoIterator<Item = TableId>) -> Self {
+        Self { statistics: statistics.into_iter().collect(), ..self }
+    }
+
+    /// Whether a table holds statistics.
+    pub fn is_statistics(&self, table: TableId) -> bool {
+        self.statistics.contains(&table)
     }
 
     /// The tables, in order. A [`TableId`] is a position in the slice.

@@ -119,7 +119,9 @@ impl LocalSteps {
             own: vec![0.0; parameters],
             touched: Touched::none(parameters),
             outer: (0..fragments)
-                .map(|fragment| OuterStep::new(local_steps, rounds.block(fragment, dc).len()))
+                .map(|fragment| {
+                    OuterStep::new(local_steps, &config.layout, &rounds.block(fragment, dc))
+                })
                 .collect(),
             sums: BTreeMap::new(),
             completed: vec![0; fragments],

@@ -46,7 +46,7 @@ fn commands_shown_in_the_documents_are_understood() {
                         understood(arguments);
                         seen += 1;
                     }
-                    ["cargo", ..] | [] => {}
+                    ["cargo" | "pip", ..] | [] => {}
                     [script, ..] => assert!(root().join(script).is_file(), "{name}: {line}"),
                 }
             }

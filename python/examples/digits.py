@@ -1,0 +1,43 @@
+"""An image classifier. Alone it trains as `digits_plain.py` does, and differs from it in four lines.
+
+    gaia train examples/regions.toml --script examples/digits.py
+    gaia compare examples/regions.toml --script examples/digits.py --remote bsp,asp,local-steps
+"""
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, Subset, TensorDataset
+
+import gaia
+
+torch.manual_seed(0)
+shapes = torch.randn(10, 1, 12, 12)
+labels = torch.randint(10, (6000,))
+images = shapes[labels] + 1.5 * torch.randn(6000, 1, 12, 12)
+data = Subset(TensorDataset(images, labels), range(5400))
+data = Subset(data, range(gaia.rank(), len(data), gaia.size()))
+held_out = images[5400:], labels[5400:]
+
+model = nn.Sequential(
+    nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(200, 10)
+)
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+
+
+@torch.no_grad()
+def validate(model):
+    model.eval()
+    answers = model(held_out[0])
+    model.train()
+    return cross_entropy(answers, held_out[1]).item(), (answers.argmax(1) == held_out[1]).float().mean().item()
+
+
+run = gaia.join(model, optimizer, evaluate=validate, metric="accuracy", higher_is_better=True)
+for epoch in range(10):
+    for x, y in run(DataLoader(data, batch_size=32, shuffle=True)):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+print("loss %.3f, accuracy %.3f" % validate(model))

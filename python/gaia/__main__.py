@@ -1,0 +1,7 @@
+"""``python -m gaia`` is the command ``gaia``."""
+
+import sys
+
+from gaia._cli import main
+
+sys.exit(main())

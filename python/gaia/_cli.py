@@ -1,0 +1,23 @@
+"""The command line: that of Gaia, with scripts."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+
+from gaia import _gaia
+from gaia._program import PROGRAM
+from gaia._scripts import Scripts
+
+
+def main() -> int:
+    """Runs the command line of this process, and returns its exit code."""
+    # The run ends in order on a first Ctrl-C, and at once on a second, as without Python.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    scripts = Scripts()
+    code = _gaia.run(["gaia", *sys.argv[1:]], scripts.start, PROGRAM)
+    scripts.join()
+    for failure in scripts.failures[:1]:
+        traceback.print_exception(failure)
+    return code or (1 if scripts.failures else 0)

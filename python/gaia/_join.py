@@ -1,0 +1,100 @@
+"""``gaia.join``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, overload
+
+from gaia._arrays import Arrays, ArraysRun
+from gaia._errors import GaiaError
+from gaia._place import Worker, named, worker
+from gaia._run import Evaluate, Run
+
+if TYPE_CHECKING:
+    import torch
+
+
+@overload
+def join(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    evaluate: Evaluate,
+    steps_per_clock: int = 1,
+    metric: str = "loss",
+    higher_is_better: bool = False,
+    average: bool = True,
+) -> Run: ...
+@overload
+def join(
+    model: Any,
+    optimizer: None = None,
+    *,
+    evaluate: Evaluate,
+    steps_per_clock: int = 1,
+    metric: str = "loss",
+    higher_is_better: bool = False,
+    average: bool = True,
+) -> ArraysRun: ...
+def join(
+    model: Any,
+    optimizer: Any = None,
+    *,
+    evaluate: Evaluate,
+    steps_per_clock: int = 1,
+    metric: str = "loss",
+    higher_is_better: bool = False,
+    average: bool = True,
+) -> Run:
+    """Joins the run that this process is part of. A script that is started alone trains as without this call, to the bit.
+
+    Join last: after the model is on its device and in its type, and before it is wrapped or compiled. All workers build the
+    same model with the same initial values, so set the seed of the weights. Values of the model are replaced by those of the
+    run, which are the same in the first clock.
+
+    Args:
+        model: A ``torch.nn.Module``, or arrays: a dict, list or tuple of NumPy or JAX arrays of floating-point numbers, nested
+            as you like. Parameters that need no gradient and tensors of whole numbers stay as they are.
+        optimizer: The optimizer of a module. After each of its steps the run goes on. Its state stays in this worker.
+        evaluate: Called with the model, and returns what it is worth on this worker's held-out data: the loss, or
+            ``(loss, metric)``, or ``(loss, metric, examples)`` where workers have held out different numbers of examples.
+        steps_per_clock: Steps between two exchanges with other workers, at least 1.
+        metric: The name of the metric in reports.
+        higher_is_better: Whether a higher metric is better, as of an accuracy.
+        average: Whether changes of workers are averaged: a clock of BSP is then a step on the examples of all workers. Without
+            it they are added.
+
+    Raises:
+        GaiaError: An argument is wrong, or the run cannot be joined.
+        RunStopped: The run has failed elsewhere.
+    """
+    if steps_per_clock < 1:
+        raise GaiaError(f"steps_per_clock is {steps_per_clock}, expected at least 1", 2)
+    if not callable(evaluate):
+        raise GaiaError("evaluate is not a function, expected one that takes the model and returns its loss", 2)
+    own = _worker()
+    if own is not None and own.run is not None:
+        raise GaiaError("gaia.join(...) was called before, expected one call in a script", 2)
+
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(model, torch.nn.Module):
+        from gaia._torch import join_module
+
+        return join_module(model, optimizer, own, evaluate, steps_per_clock, metric, higher_is_better, average)
+    if optimizer is not None:
+        raise GaiaError("an optimizer without a torch.nn.Module, expected join(arrays, evaluate=...) and run.step(...)", 2)
+    run = ArraysRun(Arrays(model), own, evaluate, steps_per_clock)
+    run._begin(metric, higher_is_better, 0.0, average)
+    return run
+
+
+def _worker() -> Worker | None:
+    """This script's worker. Where the environment names one, the node beside it is started."""
+    if (current := worker()) is not None:
+        return current
+    place = named()
+    if place is None:
+        return None
+    from gaia._node import Node
+
+    return Node(place).start()

@@ -1,0 +1,70 @@
+"""The node beside a script that was started by itself: ``GAIA_RUN=run.toml GAIA_DC=tokyo python train.py``."""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import sys
+import threading
+from types import TracebackType
+
+from gaia import _gaia
+from gaia._errors import GaiaError
+from gaia._place import NamedPlace, Worker, enter_process
+from gaia._program import PROGRAM
+from gaia._run import leave
+from gaia._scripts import described
+
+
+class Node:
+    """The nodes of this process, in a thread: a worker, and where it shares its machine with one, a server."""
+
+    def __init__(self, place: NamedPlace) -> None:
+        self._exchanges: queue.SimpleQueue[_gaia.Exchange | None] = queue.SimpleQueue()
+        self._failure: str | None = None
+        self._arguments = ["gaia", "node", place.run_file, "--set", "app.kind=external"]
+        self._arguments += ["--dc", place.data_center, "--worker", str(place.index), "--quiet"]
+        if place.has_server:
+            self._arguments += ["--server", str(place.index)]
+        self._thread = threading.Thread(target=self._run, name="gaia-node", daemon=True)
+
+    def start(self) -> Worker:
+        """Starts the nodes, and returns this script's worker."""
+        self._thread.start()
+        exchange = None
+        while exchange is None:
+            try:
+                # Ctrl-C is heard between two waits.
+                exchange = self._exchanges.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if exchange is None:
+                raise GaiaError(self._failure or "the node has ended before the run began")
+        worker = Worker(exchange, reason=self._reason)
+        enter_process(worker)
+        self._watch(worker)
+        return worker
+
+    def _run(self) -> None:
+        _, self._failure = _gaia.try_run(self._arguments, lambda exchange, *_: self._exchanges.put(exchange), PROGRAM)
+        self._exchanges.put(None)
+
+    def _reason(self) -> str | None:
+        self._thread.join(timeout=5)
+        return self._failure
+
+    def _watch(self, worker: Worker) -> None:
+        """Ends the worker's part with the script: in order at its end, with its exception where it fails."""
+        show = sys.excepthook
+
+        def failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            worker.exchange.fail(f"rank {worker.exchange.rank}: {described(error)}")
+            show(kind, error, trace)
+
+        def ended() -> None:
+            if sys.excepthook is failed and not getattr(sys, "last_value", None):
+                leave(worker)
+            self._thread.join(timeout=30)
+
+        sys.excepthook = failed
+        atexit.register(ended)

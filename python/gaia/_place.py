@@ -1,0 +1,116 @@
+"""Which worker a script is: the one of its thread, where several scripts share a process, or the one of the process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gaia import _gaia
+from gaia._errors import GaiaError
+from gaia._random import Streams
+
+if TYPE_CHECKING:
+    from gaia._gaia import Exchange
+    from gaia._run import Run
+
+
+class Turn:
+    """The turn of one of the scripts of a process. One script runs at a time, with its own streams of random numbers."""
+
+    _lock = threading.Lock()
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+
+    def take(self) -> None:
+        """Waits for the turn."""
+        self._lock.acquire()
+        self._streams.resume()
+
+    def give(self) -> None:
+        """Lets another script run."""
+        self._streams = Streams.current()
+        self._lock.release()
+
+
+@dataclass
+class Worker:
+    """A worker of a run, as its script sees it."""
+
+    exchange: Exchange
+    #: The turn of the script, where others share the process.
+    turn: Turn | None = None
+    #: The script's part in the run, once it has joined.
+    run: Run | None = None
+    #: Why the node beside the script has ended, if it knows.
+    reason: Callable[[], str | None] = lambda: None
+
+
+_of_thread = threading.local()
+_of_process: Worker | None = None
+
+
+def enter(worker: Worker) -> None:
+    """Makes this the worker of the running thread."""
+    _of_thread.worker = worker
+
+
+def enter_process(worker: Worker) -> None:
+    """Makes this the worker of the process."""
+    global _of_process
+    _of_process = worker
+
+
+def worker() -> Worker | None:
+    """The worker of the running script. ``None`` where the script runs alone, or has not joined yet."""
+    return getattr(_of_thread, "worker", None) or _of_process
+
+
+@dataclass(frozen=True)
+class NamedPlace:
+    """The place that the environment names."""
+
+    run_file: str
+    data_center: str
+    index: int
+    rank: int
+    size: int
+    has_server: bool
+
+
+def named() -> NamedPlace | None:
+    """The place that ``GAIA_RUN``, ``GAIA_DC`` and ``GAIA_INDEX`` name. ``None`` without ``GAIA_RUN``."""
+    run_file = os.environ.get("GAIA_RUN")
+    if not run_file:
+        return None
+    data_center, index = os.environ.get("GAIA_DC"), os.environ.get("GAIA_INDEX", "0")
+    if not data_center:
+        raise GaiaError("GAIA_RUN is set without GAIA_DC, expected the name of a data center in GAIA_DC", 2)
+    if not index.isdecimal():
+        raise GaiaError(f"GAIA_INDEX is `{index}`, expected the number of a worker, from 0", 2)
+    try:
+        place = _gaia.place(run_file, data_center, int(index))
+    except ValueError as error:
+        raise GaiaError(str(error), 2) from None
+    number, size, is_server = place
+    has_server = is_server and os.environ.get("GAIA_ROLE") != "worker"
+    return NamedPlace(run_file, data_center, int(index), number, size, has_server)
+
+
+def rank() -> int:
+    """The number of this worker in the whole run, from 0. 0 for a script that runs alone."""
+    if (current := worker()) is not None:
+        return current.exchange.rank
+    place = named()
+    return 0 if place is None else place.rank
+
+
+def size() -> int:
+    """The number of workers of the whole run. 1 for a script that runs alone."""
+    if (current := worker()) is not None:
+        return current.exchange.size
+    place = named()
+    return 1 if place is None else place.size

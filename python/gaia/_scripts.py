@@ -1,0 +1,98 @@
+"""Scripts as threads of one process: one for each worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gaia._errors import RunStopped
+from gaia._place import Turn, Worker, enter
+from gaia._random import Streams
+from gaia._run import leave
+
+if TYPE_CHECKING:
+    from gaia._gaia import Exchange
+
+
+class Scripts:
+    """The scripts that a run has started.
+
+    ``main`` is what each of them does. ``None``: the file that the run names.
+    """
+
+    def __init__(self, main: Callable[[], object] | None = None) -> None:
+        self._main = main
+        self._threads: list[threading.Thread] = []
+        self.failures: list[BaseException] = []
+
+    def start(self, exchange: Exchange, script: str | None, seed: int) -> None:
+        """Starts the script of a worker, and returns at once."""
+        main = self._main
+        if main is None:
+            if script is None:
+                raise ValueError("the run file names no script, expected --script or app.script")
+            path = os.fspath(script)
+            if not os.path.isfile(path):
+                raise FileNotFoundError(f"app.script is {path}, expected a Python script")
+            main = lambda: run_file(path)  # noqa: E731
+        name = f"gaia-script-{exchange.rank}"
+        thread = threading.Thread(target=self._run, args=(exchange, main, seed), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def join(self) -> None:
+        """Waits until all scripts have ended."""
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, exchange: Exchange, main: Callable[[], object], seed: int) -> None:
+        turn = Turn(Streams.seeded(seed))
+        worker = Worker(exchange, turn)
+        enter(worker)
+        turn.take()
+        try:
+            main()
+            leave(worker)
+        except RunStopped:
+            pass
+        except SystemExit as error:
+            if error.code in (None, 0):
+                leave(worker)
+            else:
+                self._fail(exchange, error)
+        except BaseException as error:  # noqa: BLE001
+            self._fail(exchange, error)
+        finally:
+            turn.give()
+
+    def _fail(self, exchange: Exchange, error: BaseException) -> None:
+        self.failures.append(error)
+        exchange.fail(f"rank {exchange.rank}: {described(error)}")
+
+
+def described(error: BaseException) -> str:
+    """An exception in one line, with the line of the user's code that has raised it."""
+    own = os.path.dirname(__file__)
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(own)]
+    where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    text = f": {error}" if str(error) else ""
+    return f"{type(error).__name__}{text}{where}"
+
+
+def run_file(path: str) -> None:
+    """Runs a file as ``python FILE`` does, in a module of its own. Its folder comes first on the path of imports."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module = types.ModuleType("__main__")
+    module.__file__ = path
+    # Who pickles functions of the script, such as loaders that spawn processes, looks for them in this module.
+    sys.modules["__main__"] = module
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec")
+    exec(code, module.__dict__)  # noqa: S102

@@ -1,0 +1,124 @@
+"""Models that are modules of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gaia._errors import GaiaError
+from gaia._place import Worker
+from gaia._run import Evaluate, Parameters, Run
+
+
+def join_module(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    worker: Worker | None,
+    evaluate: Evaluate,
+    steps_per_clock: int,
+    metric: str,
+    higher_is_better: bool,
+    average: bool,
+) -> Run:
+    """Joins a run with a module and its optimizer."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise GaiaError("join(model, ...) without an optimizer, expected join(model, optimizer, evaluate=...)", 2)
+    if worker is None:
+        # What is written by `save` is collected then: alone, nothing of the model is touched.
+        run = Run(Unjoined(model), None, evaluate, steps_per_clock)
+    else:
+        run = Run(Module(model), worker, evaluate, steps_per_clock)
+        run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
+    optimizer.register_step_post_hook(lambda *_: run._stepped())
+    return run
+
+
+def _momentum(optimizer: torch.optim.Optimizer, steps_per_clock: int) -> float:
+    """The momentum that residuals are corrected for: that of plain SGD, where a clock is one of its steps."""
+    shares = {group.get("momentum", 0.0) for group in optimizer.param_groups}
+    if steps_per_clock > 1 or not isinstance(optimizer, torch.optim.SGD) or len(shares) != 1:
+        return 0.0
+    return float(shares.pop())
+
+
+def _tensors(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """What is trained: parameters that need a gradient, and statistics. A tensor of two names is one."""
+    parameters = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+    statistics = [(name, one) for name, one in model.named_buffers() if one.is_floating_point()]
+    return parameters + statistics
+
+
+class Unjoined(Parameters):
+    """The tensors of a module that trains alone."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
+
+    def store(self) -> None:
+        found = _tensors(self._model)
+        self.tensors = [(name, tuple(one.shape)) for name, one in found]
+        self.values = torch.cat([one.detach().float().cpu().reshape(-1) for _, one in found]).numpy()
+
+
+class Module(Parameters):
+    """The tensors of a module in a run.
+
+    Those of single precision on a CPU become views of the flat buffer that the run reads and writes, so that nothing is copied.
+    Others are copied to and from it, one after the other.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
+        found = _tensors(model)
+        self.tensors = [(name, tuple(one.shape)) for name, one in found]
+        self.statistics = sum(not isinstance(one, torch.nn.Parameter) for _, one in found)
+        self._flat = torch.empty(sum(one.numel() for _, one in found), dtype=torch.float32)
+        self._views: list[tuple[str, torch.Tensor, int]] = []
+        self._copied: list[tuple[torch.Tensor, torch.Tensor]] = []
+        offset = 0
+        for name, one in found:
+            part = self._flat[offset : offset + one.numel()].view(one.shape)
+            offset += one.numel()
+            part.copy_(one.detach())
+            if one.dtype == torch.float32 and one.device.type == "cpu":
+                one.data = part
+                self._views.append((name, one, part.data_ptr()))
+            else:
+                self._copied.append((one, part))
+        self.values = self._flat.numpy()
+        # Tensors of fewer bits round what they are given. What is sent is the change since then.
+        self._rounded = self._flat.clone() if self._copied else None
+        self.rounded = None if self._rounded is None else self._rounded.numpy()
+
+    def load(self) -> None:
+        with torch.no_grad():
+            for tensor, part in self._copied:
+                tensor.copy_(part)
+        if self._rounded is not None:
+            self.store()
+            self._rounded.copy_(self._flat)
+
+    def store(self) -> None:
+        for tensor, part in self._copied:
+            part.copy_(tensor.detach())
+
+    def check(self) -> None:
+        for name, tensor, address in self._views:
+            if tensor.data_ptr() != address or tensor.dtype != torch.float32:
+                raise GaiaError(
+                    f"{name} was moved or converted after gaia.join(...), expected join last: after .to(...), .half() and .cuda()", 2
+                )
+
+    def subject(self) -> torch.nn.Module:
+        return self._model
+
+    def evaluating(self) -> Callable[[], None]:
+        modes = [(module, module.training) for module in self._model.modules()]
+
+        def restore() -> None:
+            for module, training in modes:
+                module.training = training
+
+        return restore

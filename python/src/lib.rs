@@ -1,0 +1,113 @@
+//! The extension module `gaia._gaia`: the command line of Gaia, for scripts of Python's.
+//!
+//! The package `gaia` around it, in `python/gaia`, is what users import. Here is what has to be close to the nodes: a script
+//! is an application of the run (`program.rs`), and meets its nodes at an exchange (`exchange.rs`).
+
+mod exchange;
+mod program;
+mod scripts;
+mod tables;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
+
+use self::exchange::Exchange;
+use self::scripts::Scripts;
+use gaia::{Override, RunFile};
+
+/// The command line, the scripts' side of a run, and files of models.
+#[pymodule]
+mod _gaia {
+    #[pymodule_export]
+    use super::Exchange;
+    #[pymodule_export]
+    use super::place;
+    #[pymodule_export]
+    use super::run;
+    #[pymodule_export]
+    use super::try_run;
+    #[pymodule_export]
+    use super::write_tensors;
+
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+}
+
+/// Runs the command line with these arguments, the first of which is the program's name, and returns the exit code. Errors are
+/// shown on standard error.
+///
+/// `start(exchange, script, seed)` starts the script of a worker. `program` is the command that starts this program again.
+#[pyfunction]
+fn run(py: Python<'_>, arguments: Vec<OsString>, start: Py<PyAny>, program: Vec<OsString>) -> u8 {
+    let scripts = Scripts::new(start, program);
+    py.detach(|| gaia::cli::run(arguments, &scripts))
+}
+
+/// As `run`, but returns the exit code and what went wrong, which is not shown.
+#[pyfunction]
+fn try_run(
+    py: Python<'_>,
+    arguments: Vec<OsString>,
+    start: Py<PyAny>,
+    program: Vec<OsString>,
+) -> (u8, Option<String>) {
+    let scripts = Scripts::new(start, program);
+    match py.detach(|| gaia::cli::try_run(arguments, &scripts)) {
+        Ok(code) => (code, None),
+        Err(error) => (error.exit_code, Some(error.text)),
+    }
+}
+
+/// The rank of a worker of a data center, the number of all workers, and whether the data center has a server
+/// of the same number.
+#[pyfunction]
+fn place(run_file: PathBuf, data_center: &str, index: usize) -> PyResult<(usize, usize, bool)> {
+    let external = Override::parse("app.kind=external");
+    let read = external.and_then(|kind| RunFile::read(&run_file, &[kind])?.plan());
+    let plan = read.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let topology = &plan.topology;
+    let names = || topology.data_centers.iter().map(|dc| dc.name.as_str());
+    let found = topology.dc_ids().find(|dc| topology.dc(*dc).name == data_center);
+    let dc = found.ok_or_else(|| {
+        let names = names().collect::<Vec<_>>().join(", ");
+        PyValueError::new_err(format!("GAIA_DC is `{data_center}`, expected one of {names}"))
+    })?;
+    let own = topology.dc(dc);
+    if index >= own.workers {
+        let most = own.workers.saturating_sub(1);
+        let text = format!("GAIA_INDEX is `{index}`, expected 0 to {most} for {data_center}");
+        return Err(PyValueError::new_err(text));
+    }
+    Ok((topology.first_worker(dc) + index, topology.workers(), index < own.servers))
+}
+
+/// Writes tensors, by name and shape, to a safetensors file. `values` holds those of all, one tensor after the other.
+#[pyfunction]
+fn write_tensors(
+    py: Python<'_>,
+    path: PathBuf,
+    tensors: Vec<(String, Vec<usize>)>,
+    values: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let values = PyBuffer::<f32>::get(values)?.to_vec(py)?;
+    py.detach(|| {
+        let mut offset = 0;
+        let view = |(name, shape): (String, Vec<usize>)| {
+            let end = offset + shape.iter().product::<usize>();
+            let bytes = values.get(offset..end).map(bytemuck::cast_slice);
+            offset = end;
+            let bytes = bytes.ok_or_else(|| format!("{name} has values that are missing"))?;
+            let view = TensorView::new(Dtype::F32, shape, bytes);
+            view.map(|view| (name, view)).map_err(|error| error.to_string())
+        };
+        let views = tensors.into_iter().map(view).collect::<Result<Vec<_>, String>>();
+        let views = views.map_err(PyValueError::new_err)?;
+        serialize_to_file(views, None, &path)
+            .map_err(|error| PyOSError::new_err(format!("{}: {error}", path.display())))
+    })
+}

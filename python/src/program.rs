@@ -1,0 +1,296 @@
+//! The application that a script is: each worker's task is a run of the script.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+
+use crate::exchange::{Answer, Declaration, Exchange, Request, Settings};
+use crate::tables::{Tensor, deltas, layout, model};
+use gaia::{
+    Aggregation, Application, ApplicationError, Clock, Deltas, Direction, EvaluationSums, Metric,
+    Model, ModelLayout, RowSet, Seed, Task, WeightedSum, Work,
+};
+
+/// Starts the script of a worker.
+pub(crate) struct Starter {
+    /// Called with an [`Exchange`], the path of the script and the seed. Returns at once.
+    pub(crate) start: Py<PyAny>,
+    pub(crate) script: Option<PathBuf>,
+    pub(crate) seed: u64,
+    pub(crate) size: usize,
+}
+
+/// A model that a script declares, and the runs of the script.
+pub(crate) struct Program {
+    starter: Starter,
+    layout: Arc<ModelLayout>,
+    tensors: Vec<Tensor>,
+    initial: Vec<f32>,
+    settings: Settings,
+    /// The script that has declared the model, until it becomes the task of its worker.
+    first: Mutex<Option<Arc<Script>>>,
+    /// The latest script of each worker.
+    scripts: Mutex<Vec<Option<Arc<Script>>>>,
+}
+
+/// One run of the script. It is told when the last who asks it is gone.
+struct Script(Py<Exchange>);
+
+/// The task of a worker: a script that waits for what the task asks.
+struct ScriptTask {
+    script: Arc<Script>,
+    layout: Arc<ModelLayout>,
+    share: f32,
+}
+
+impl Starter {
+    /// Starts the script of a worker, and waits until it has declared its model.
+    fn start<T>(
+        &self,
+        rank: usize,
+        show: impl FnOnce(Python<'_>, &Declaration) -> PyResult<T>,
+    ) -> Result<(Arc<Script>, T), String> {
+        let script = Python::attach(|py| {
+            let exchange = Py::new(py, Exchange::new(rank, self.size))?;
+            self.start.call1(py, (exchange.clone_ref(py), self.script.clone(), self.seed))?;
+            Ok(Arc::new(Script(exchange)))
+        });
+        let script = script.map_err(|error: PyErr| error.to_string())?;
+        // The lock of the exchange is not held while the GIL is waited for.
+        script.0.get().declared(|_| ())?;
+        let shown = Python::attach(|py| {
+            let shown = script.0.get().declared(|declaration| show(py, declaration))?;
+            shown.map_err(|error| error.to_string())
+        })?;
+        Ok((script, shown))
+    }
+}
+
+impl Program {
+    /// The program of a script, which is started for one worker.
+    ///
+    /// # Errors
+    /// Why the script has failed, or that its tensors are no model.
+    pub(crate) fn start(starter: Starter, rank: usize) -> Result<Self, String> {
+        let (script, declared) = starter.start(rank, |py, declaration| {
+            let Declaration { tensors, values, settings, .. } = declaration;
+            Ok((tensors.clone(), values.to_vec(py)?, settings.clone()))
+        })?;
+        let (tensors, initial, settings) = declared;
+        check(&tensors)?;
+        let scripts = (0..starter.size).map(|_| None).collect();
+        Ok(Self {
+            layout: layout(&tensors),
+            starter,
+            tensors,
+            initial,
+            settings,
+            first: Mutex::new(Some(script)),
+            scripts: Mutex::new(scripts),
+        })
+    }
+
+    /// The script of a worker that has not trained: the one that has declared the model, or another run.
+    fn script(&self, worker: usize) -> Result<Arc<Script>, String> {
+        let is_of_worker = |script: &mut Arc<Script>| script.0.get().rank() == worker;
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take_if(is_of_worker);
+        if let Some(first) = first {
+            return Ok(first);
+        }
+        let (script, (tensors, values)) = self.starter.start(worker, |py, declaration| {
+            Ok((declaration.tensors.clone(), declaration.values.to_vec(py)?))
+        })?;
+        self.check_alike(worker, &tensors, &values)?;
+        Ok(script)
+    }
+
+    /// Checks that another run of the script has declared the same model.
+    fn check_alike(&self, worker: usize, tensors: &[Tensor], values: &[f32]) -> Result<(), String> {
+        let both = self.tensors.iter().zip(tensors);
+        let mut offset = 0;
+        for (at, (expected, found)) in both.enumerate() {
+            let (at, name) = (at + 1, &found.name);
+            if expected != found {
+                return Err(format!(
+                    "rank {worker}: tensor {at} is {name} {:?}, expected {} {:?} as elsewhere: all workers build the same model",
+                    found.shape, expected.name, expected.shape
+                ));
+            }
+            let end = offset + found.len();
+            if self.initial[offset..end] != values[offset..end] {
+                return Err(format!(
+                    "rank {worker}: the initial values of tensor {at}, {name}, differ from those elsewhere, expected the same: \
+                     set the seed of the weights before the model is built"
+                ));
+            }
+            offset = end;
+        }
+        if tensors.len() != self.tensors.len() {
+            let (found, expected) = (tensors.len(), self.tensors.len());
+            return Err(format!(
+                "rank {worker}: {found} tensors, expected {expected} as elsewhere"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The script of a worker that trains.
+    fn running(&self, worker: usize) -> Result<Arc<Script>, ApplicationError> {
+        let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        let script = scripts.get(worker).cloned().flatten();
+        script.ok_or_else(|| ApplicationError::new(format!("no script runs for rank {worker}")))
+    }
+}
+
+/// Checks that tensors are a model.
+fn check(tensors: &[Tensor]) -> Result<(), String> {
+    if tensors.iter().map(Tensor::len).sum::<usize>() == 0 {
+        return Err(
+            "the model has no values to train, expected tensors of floating-point numbers".into()
+        );
+    }
+    if tensors.len() > TABLES_MAX {
+        let found = tensors.len();
+        return Err(format!("the model has {found} tensors, expected at most {TABLES_MAX}"));
+    }
+    Ok(())
+}
+
+impl Application for Program {
+    fn layout(&self) -> &Arc<ModelLayout> {
+        &self.layout
+    }
+
+    fn workers(&self) -> usize {
+        self.starter.size
+    }
+
+    fn initial_model(&self, _: Seed) -> Model {
+        model(&self.layout, &self.initial)
+    }
+
+    fn task(&self, worker: usize, _: Seed) -> Box<dyn Task> {
+        let script = match self.script(worker) {
+            Ok(script) => script,
+            Err(reason) => return Box::new(Unstarted { reason, layout: self.layout.clone() }),
+        };
+        let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        scripts[worker] = Some(script.clone());
+        let share = if self.settings.average { 1.0 / self.starter.size as f32 } else { 1.0 };
+        Box::new(ScriptTask { script, layout: self.layout.clone(), share })
+    }
+
+    fn sums(
+        &self,
+        model: &Model,
+        workers: Range<usize>,
+    ) -> Result<EvaluationSums, ApplicationError> {
+        let of_worker = |worker| {
+            let script = self.running(worker)?;
+            let show = |_: Python<'_>, answer: Answer, _: &Declaration| Ok(answer);
+            let answer = script.0.get().ask(Request::Evaluate, &model.values, show);
+            match answer.map_err(ApplicationError::new)? {
+                Answer::Evaluated { loss, metric, weight } => {
+                    let sum = |mean: f64| WeightedSum { sum: mean * weight, weight };
+                    Ok(EvaluationSums { objective: sum(loss), metric: sum(metric) })
+                }
+                other => Err(ApplicationError::new(format!("expected an evaluation: {other:?}"))),
+            }
+        };
+        workers.map(of_worker).sum()
+    }
+
+    fn metric(&self) -> Metric {
+        let (name, higher_is_better) = &self.settings.metric;
+        let direction = if *higher_is_better { Direction::Higher } else { Direction::Lower };
+        Metric { name: name.clone().into(), aggregation: Aggregation::Mean, direction }
+    }
+
+    fn momentum(&self) -> f64 {
+        self.settings.momentum
+    }
+
+    fn describe(&self) -> String {
+        let script = self.starter.script.as_ref().and_then(|script| script.file_name());
+        let script =
+            script.map_or_else(|| "a Python function".into(), |name| name.to_string_lossy());
+        let (parameters, tensors) = (self.layout.parameters(), self.tensors.len());
+        format!("{script}, {parameters} parameters in {tensors} tensors")
+    }
+
+    fn finish(&self, model: &Model, workers: Range<usize>) {
+        for worker in workers {
+            let Ok(script) = self.running(worker) else { continue };
+            let show = |_: Python<'_>, _: Answer, _: &Declaration| Ok(());
+            // What the script does after the run is its own.
+            let _failed = script.0.get().ask(Request::Finish, &model.values, show);
+        }
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        self.0.get().close();
+    }
+}
+
+impl Task for ScriptTask {
+    fn rows(&mut self, _: Clock) -> RowSet {
+        RowSet::all(&self.layout)
+    }
+
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
+        let exchange = self.script.0.get();
+        if exchange.has_ended() {
+            return Ok((Deltas::none(&self.layout), Work::default()));
+        }
+        let (layout, share) = (&self.layout, self.share);
+        let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
+            let Answer::Iterated { examples } = answer else {
+                return Ok((Deltas::none(layout), Work::default()));
+            };
+            let after = declaration.values.to_vec(py)?;
+            let rounded = declaration.rounded.as_ref().map(|rounded| rounded.to_vec(py));
+            let rounded = rounded.transpose()?;
+            let before = rounded.as_deref().unwrap_or(&model.values);
+            let parameters = layout.parameters() as f64;
+            let flops = FLOPS_PER_WEIGHT * parameters * examples as f64;
+            Ok((deltas(layout, before, &after, share), Work { examples, flops }))
+        };
+        let asked = exchange.ask(Request::Iterate { clock: clock.0 }, &model.values, show);
+        asked.map_err(ApplicationError::new)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.script.0.get().has_ended()
+    }
+
+    fn repeats(&self) -> bool {
+        false
+    }
+}
+
+/// The task of a worker whose script has failed before its first step.
+struct Unstarted {
+    reason: String,
+    layout: Arc<ModelLayout>,
+}
+
+impl Task for Unstarted {
+    fn rows(&mut self, _: Clock) -> RowSet {
+        RowSet::all(&self.layout)
+    }
+
+    fn iterate(&mut self, _: Clock, _: &Model) -> Result<(Deltas, Work), ApplicationError> {
+        Err(ApplicationError::new(self.reason.clone()))
+    }
+}
+
+/// Of a step on one example: two for the product with a weight, and twice that for its gradients. A charged cost model takes
+/// it for what an iteration costs; it is low for convolutions, whose weights are used many times.
+const FLOPS_PER_WEIGHT: f64 = 6.0;
+
+/// A table has a number of 16 bits.
+const TABLES_MAX: usize = 1 << 16;

@@ -1,0 +1,46 @@
+//! The applications that the Python package trains: those that are built in, and scripts.
+
+use std::ffi::OsString;
+use std::ops::Range;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+
+use crate::program::{Program, Starter};
+use gaia::{Application, Applications, BuiltIn, DataError, Plan};
+
+/// What is trained: the application of the run file, or a script.
+pub(crate) struct Scripts {
+    start: Py<PyAny>,
+    program: Vec<OsString>,
+}
+
+impl Scripts {
+    pub(crate) fn new(start: Py<PyAny>, program: Vec<OsString>) -> Self {
+        Self { start, program }
+    }
+}
+
+impl Applications for Scripts {
+    fn build(&self, plan: &Plan, workers: Range<usize>) -> Result<Arc<dyn Application>, DataError> {
+        let Some(external) = plan.external() else { return BuiltIn.build(plan, workers) };
+        let starter = Starter {
+            start: Python::attach(|py| self.start.clone_ref(py)),
+            script: external.script.clone(),
+            seed: plan.seed.0,
+            size: plan.topology.workers(),
+        };
+        // A process without workers needs the model, too.
+        let first = if workers.is_empty() { 0 } else { workers.start };
+        let program = Program::start(starter, first);
+        Ok(Arc::new(program.map_err(|reason| DataError::Application(reason.into()))?))
+    }
+
+    fn program(&self) -> Option<Vec<OsString>> {
+        Some(self.program.clone())
+    }
+
+    fn trains_scripts(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,332 @@
+"""Arrays of NumPy, alone and in a run."""
+
+import json
+import threading
+
+import numpy
+import pytest
+from conftest import EXAMPLES, environment, gaia as command, write
+
+import gaia
+
+FEATURES = 12
+
+
+def data(rank):
+    draws = numpy.random.default_rng(rank)
+    x = draws.normal(size=(40, FEATURES)).astype(numpy.float32)
+    return x, x @ numpy.linspace(-1, 1, FEATURES, dtype=numpy.float32)
+
+
+def gradient(weights, x, y):
+    return 2 / len(x) * x.T @ (x @ weights - y)
+
+
+def least_squares(weights_of=None, steps_per_clock=1, average=True, rate=0.1):
+    """A script. `weights_of` collects the final weights by rank."""
+
+    def main():
+        x, y = data(gaia.rank())
+        evaluate = lambda params: float(numpy.mean((x @ params["w"] - y) ** 2))  # noqa: E731
+        run = gaia.join(
+            {"w": numpy.zeros(FEATURES, numpy.float32)},
+            evaluate=evaluate,
+            steps_per_clock=steps_per_clock,
+            average=average,
+        )
+        while not run.over:
+            weights = run.params["w"]
+            weights -= rate * gradient(weights, x, y)
+            run.step(examples=len(x))
+        if weights_of is not None:
+            weights_of[gaia.rank()] = run.params["w"].copy()
+
+    return main
+
+
+def test_alone_a_script_trains_as_without_gaia():
+    x, y = data(0)
+    plain = numpy.zeros(FEATURES, numpy.float32)
+    run = gaia.join({"w": plain.copy()}, evaluate=lambda params: 0.0)
+    assert (gaia.rank(), gaia.size(), run.over) == (0, 1, False)
+    for _ in run(range(10)):
+        plain -= 0.1 * gradient(plain, x, y)
+        run.params["w"] -= 0.1 * gradient(run.params["w"], x, y)
+        run.step()
+    assert (run.params["w"] == plain).all()
+    assert run.clock == 10
+    run.end()
+    assert run.over
+
+
+def test_one_worker_under_bsp_is_the_plain_loop(one):
+    x, y = data(0)
+    plain = numpy.zeros(FEATURES, numpy.float32)
+    weights = {}
+    result = gaia.simulate(least_squares(weights), one)
+    for _ in range(result["clocks"]):
+        plain -= 0.1 * gradient(plain, x, y)
+    # The run goes on for the clocks that had begun when it was told to stop.
+    for _ in range(3):
+        if numpy.abs(weights[0] - plain).max() < 1e-6:
+            break
+        plain -= 0.1 * gradient(plain, x, y)
+    assert numpy.abs(weights[0] - plain).max() < 1e-6
+
+
+def test_under_bsp_a_clock_is_a_step_on_the_examples_of_all(three):
+    weights = {}
+    result = gaia.simulate(least_squares(weights), three)
+    plain = numpy.zeros(FEATURES, numpy.float32)
+    states = []
+    for _ in range(result["clocks"] + 3):
+        plain -= 0.1 * numpy.mean([gradient(plain, *data(rank)) for rank in range(6)], axis=0)
+        states.append(plain.copy())
+    assert min(numpy.abs(weights[0] - state).max() for state in states) < 1e-5
+
+
+@pytest.mark.parametrize("remote", ["bsp", "asp", "tap", "local-steps"])
+def test_the_final_weights_are_equal_everywhere_and_trained(three, remote):
+    weights = {}
+    result = gaia.simulate(least_squares(weights), three, set={"sync.remote.model": remote, "stop.clocks": 60})
+    assert sorted(weights) == list(range(6))
+    for rank in range(1, 6):
+        assert (weights[rank] == weights[0]).all()
+    assert result["copies_equal"] and result["objective"] < 0.1
+    assert gaia.rank() == 0, "the thread of the test is no worker"
+
+
+def test_a_simulated_run_repeats_to_the_byte(three):
+    settings = {"sync.remote.model": "asp"}
+    first, second = (gaia.simulate(least_squares(), three, set=settings) for _ in range(2))
+    read = lambda result: (result.directory / "progress.jsonl").read_bytes()  # noqa: E731
+    assert read(first) == read(second)
+    assert len(first.progress) == 20
+    assert "<iframe" in first._repr_html_()
+
+
+def test_the_emulated_driver_trains_the_same_script(three):
+    weights = {}
+    result = gaia.simulate(least_squares(weights), three, driver="emulated", set={"compute.examples_per_second": 4000})
+    assert result["copies_equal"]
+    assert all((weights[rank] == weights[0]).all() for rank in weights) and len(weights) == 6
+
+
+def test_local_steps_between_clocks_stay_local(three):
+    every, tenth = (
+        gaia.simulate(least_squares(steps_per_clock=steps), three, set={"stop.clocks": 5}) for steps in (1, 10)
+    )
+    assert tenth["objective"] < every["objective"]
+    assert tenth["time_s"] > 3 * every["time_s"], "a clock is ten steps"
+
+
+def test_an_exception_of_a_script_is_that_of_the_run(three):
+    def main():
+        run = gaia.join({"w": numpy.zeros(3, numpy.float32)}, evaluate=lambda params: 0.0)
+        for clock in range(10):
+            if clock == 3 and gaia.rank() == 4:
+                raise LookupError("the fourth batch is gone")
+            run.step()
+
+    with pytest.raises(LookupError, match="the fourth batch is gone"):
+        gaia.simulate(main, three)
+    _no_script_is_left()
+
+
+def test_an_exception_in_an_evaluation_is_that_of_the_run(three):
+    def evaluate(params):
+        raise ArithmeticError("no held-out data")
+
+    def main():
+        run = gaia.join({"w": numpy.zeros(3, numpy.float32)}, evaluate=evaluate)
+        while not run.over:
+            run.step()
+
+    with pytest.raises(ArithmeticError, match="no held-out data"):
+        gaia.simulate(main, three)
+    _no_script_is_left()
+
+
+def test_a_script_that_ends_its_loop_ends_the_run(three):
+    clocks = {}
+
+    def main():
+        run = gaia.join({"w": numpy.zeros(3, numpy.float32)}, evaluate=lambda params: 1.0)
+        for _ in run(range(7 if gaia.rank() == 2 else 1000)):
+            run.params["w"] += 1
+            run.step()
+        run.end()
+        clocks[gaia.rank()] = float(run.params["w"][0])
+
+    result = gaia.simulate(main, three, set={"stop.clocks": 500})
+    assert result["stopped_by"] == "ended" and result["clocks"] < 20
+    assert len(set(clocks.values())) == 1 and len(clocks) == 6
+
+
+def test_workers_build_the_same_model(three):
+    def other_values():
+        weights = numpy.full(3, 1.0 if gaia.rank() == 5 else 0.0, numpy.float32)
+        gaia.join({"bias": numpy.zeros(2, numpy.float32), "w": weights}, evaluate=lambda params: 0.0).step()
+
+    with pytest.raises(gaia.GaiaError, match=r"rank 5: the initial values of tensor 2, w, differ.*seed of the weights"):
+        gaia.simulate(other_values, three)
+
+    def other_shape():
+        shape = (2, 3) if gaia.rank() == 1 else (3, 2)
+        gaia.join({"w": numpy.zeros(shape, numpy.float32)}, evaluate=lambda params: 0.0).step()
+
+    with pytest.raises(gaia.GaiaError, match=r"rank 1: tensor 1 is w \[2, 3\], expected w \[3, 2\]"):
+        gaia.simulate(other_shape, three)
+
+
+def test_arguments_that_are_wrong_are_named(three):
+    zeros = numpy.zeros(3, numpy.float32)
+    with pytest.raises(gaia.GaiaError, match="steps_per_clock is 0, expected at least 1"):
+        gaia.join({"w": zeros}, evaluate=len, steps_per_clock=0)
+    with pytest.raises(gaia.GaiaError, match="evaluate is not a function"):
+        gaia.join({"w": zeros}, evaluate=3)
+    with pytest.raises(gaia.GaiaError, match="a.0 holds int64, expected floating-point numbers"):
+        gaia.join({"a": [numpy.arange(3)]}, evaluate=len)
+    run = gaia.join({"w": zeros, "b": [zeros]}, evaluate=len)
+    with pytest.raises(gaia.GaiaError, match=r"run.step was given w \(2,\), expected w \(3,\)"):
+        run.step({"w": zeros[:2], "b": [zeros]})
+
+    def twice():
+        gaia.join({"w": zeros}, evaluate=lambda params: 0.0)
+        gaia.join({"w": zeros}, evaluate=lambda params: 0.0)
+
+    with pytest.raises(gaia.GaiaError, match=r"gaia.join\(...\) was called before"):
+        gaia.simulate(twice, three)
+    with pytest.raises(gaia.GaiaError, match="ended without gaia.join") as raised:
+        gaia.simulate(lambda: None, three)
+    assert raised.value.exit_code == 2
+    with pytest.raises(gaia.GaiaError, match="stop.clocks"):
+        gaia.simulate(twice, three, set={"stop.clocks": "soon"})
+
+
+def test_each_worker_has_its_own_random_numbers(three):
+    """The numbers of a script do not depend on others, nor on evaluations."""
+    import random
+
+    drawn = {}
+
+    def main(evaluates):
+        def evaluate(params):
+            return random.random() + numpy.random.rand() if evaluates else 0.0
+
+        run = gaia.join({"w": numpy.zeros(3, numpy.float32)}, evaluate=evaluate)
+        own = drawn.setdefault((evaluates, gaia.rank()), [])
+        while not run.over:
+            own += [random.random(), numpy.random.rand()]
+            run.step()
+
+    for evaluates in (False, True):
+        gaia.simulate(lambda evaluates=evaluates: main(evaluates), three)
+    for rank in range(6):
+        assert drawn[False, rank] == drawn[True, rank] == drawn[True, 0]
+
+
+def test_a_run_is_saved_by_names_and_shapes(three, tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy", reason="skipped: safetensors is not installed")
+    run = gaia.join({"layer": [numpy.ones((2, 3, 4), numpy.float32), numpy.float32(7)]}, evaluate=len)
+    run.save(tmp_path / "model.safetensors")
+    saved = safetensors.load_file(tmp_path / "model.safetensors")
+    assert saved["layer.0"].shape == (2, 3, 4) and saved["layer.1"] == 7
+
+
+@pytest.mark.parametrize("driver", ["simulated", "emulated", "real"])
+def test_the_command_line_trains_a_script_with_every_driver(tmp_path, driver):
+    script, run = EXAMPLES / "least_squares.py", EXAMPLES / "regions.toml"
+    settings = ["--set", "compute.examples_per_second=20000", "--set", "stop.clocks=30"]
+    ended = command("train", run, "--script", script, "--driver", driver, *settings, "--out", "out", "--json", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    summary = json.loads(ended.stdout[ended.stdout.index("{"):])
+    assert summary["copies_equal"] and summary["objective"] < 5
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+    # The run file of the directory repeats the run.
+    assert str(script) in (tmp_path / "out" / "run.toml").read_text()
+
+
+def test_the_command_line_compares_and_checks_a_script(tmp_path):
+    script, run = EXAMPLES / "least_squares.py", EXAMPLES / "regions.toml"
+    arguments = [run, "--script", script, "--set", "stop.clocks=20"]
+    ended = command("compare", *arguments, "--remote", "bsp,asp,local-steps", "--out", "out", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "out" / "compare.html").is_file()
+    checked = command("check", *arguments, "--json", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    assert json.loads(checked.stdout)["app"] == "external"
+
+
+def test_the_command_line_names_what_fails(tmp_path):
+    run = EXAMPLES / "regions.toml"
+    missing = command("train", run, "--script", "nothing.py", cwd=tmp_path)
+    assert missing.returncode == 2 and "nothing.py, expected a Python script" in missing.stderr
+    none = command("train", run, cwd=tmp_path)
+    assert none.returncode == 2 and "expected --script or app.script" in none.stderr
+
+    text = """
+        import gaia, numpy
+        run = gaia.join({"w": numpy.zeros(3, numpy.float32)}, evaluate=lambda params: 0.0)
+        for _ in run(range(100)):
+            if run.clock == 4 and gaia.rank() == 3:
+                raise LookupError("no more data")
+            run.step()
+    """
+    script = write(tmp_path / "fails.py", "\n".join(line[8:] for line in text.splitlines()))
+    for driver in ("simulated", "real"):
+        failed = command("train", run, "--script", script, "--driver", driver, cwd=tmp_path)
+        assert failed.returncode == 1, failed.stderr
+        assert "rank 3: LookupError: no more data (fails.py:5)" in failed.stderr, failed.stderr
+
+
+def test_a_script_is_a_node_by_itself(tmp_path):
+    """Two data centers: processes that are started as `python train.py`, and a coordinator."""
+    import socket
+    import subprocess
+    import sys
+
+    def port():
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            return free.getsockname()[1]
+
+    centers = "\n".join(
+        f'[[topology.data_center]]\nname = "{name}"\nservers = 1\nworkers = 1\nserver_addresses = ["127.0.0.1:{port()}"]'
+        for name in ("east", "west")
+    )
+    run = write(
+        tmp_path / "run.toml",
+        'name = "two"\ndriver = "real"\napp.kind = "external"\nsync.remote = { model = "bsp" }\nstop.clocks = 15\n'
+        f'[topology]\nname = "two"\ncoordinator_address = "127.0.0.1:{port()}"\n'
+        'wan = { bandwidth = "100 Mbit/s", rtt = "10 ms" }\n' + centers,
+    )
+    issued = command("certs", "init", run, "--out", "certs", cwd=tmp_path)
+    assert issued.returncode == 0, issued.stderr
+    script = EXAMPLES / "least_squares.py"
+
+    def start(*arguments, **variables):
+        process = [sys.executable, *map(str, arguments)]
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(process, cwd=tmp_path, env=environment(**variables), text=True, **output)
+
+    nodes = [
+        start("-m", "gaia", "node", run, "--script", script, "--coordinator", "--out", "out"),
+        start(script, GAIA_RUN=str(run), GAIA_DC="east"),
+        start(script, GAIA_RUN=str(run), GAIA_DC="west"),
+    ]
+    said = [node.communicate(timeout=60) for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0, 0], said
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["copies_equal"] and summary["clocks"] >= 15
+    finals = [out.split("mean square")[1].split("after")[1] for out, _ in said[1:]]
+    assert finals[0] == finals[1]
+
+    wrong = start(script, GAIA_RUN=str(run), GAIA_DC="north")
+    _, error = wrong.communicate(timeout=60)
+    assert wrong.returncode == 1 and "GAIA_DC is `north`, expected one of east, west" in error
+
+
+def _no_script_is_left():
+    scripts = [thread.name for thread in threading.enumerate() if thread.name.startswith("gaia-script")]
+    assert scripts == []

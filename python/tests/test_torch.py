@@ -1,0 +1,240 @@
+"""Modules of torch, alone and in a run."""
+
+import difflib
+import itertools
+import json
+
+import pytest
+from conftest import EXAMPLES, gaia as command
+
+import gaia
+
+torch = pytest.importorskip("torch", reason="skipped: torch is not installed")
+nn = torch.nn
+torch.set_num_threads(1)
+
+
+def data(rank):
+    draws = torch.Generator().manual_seed(rank)
+    x = torch.randn(64, 6, generator=draws)
+    return x, x.square().sum(1, keepdim=True) - 6
+
+
+def net(norm=None):
+    torch.manual_seed(0)
+    layers = [nn.Linear(6, 16), *([norm] if norm else []), nn.Tanh(), nn.Linear(16, 1)]
+    return nn.Sequential(*layers)
+
+
+def batches(rank):
+    """Batches of 16 examples, again and again."""
+    x, y = data(rank)
+    return itertools.cycle(zip(x.split(16), y.split(16), strict=True))
+
+
+def trained(model, optimizer, run=None, steps=30, rank=0):
+    for x, y in run(batches(rank)) if run else itertools.islice(batches(rank), steps):
+        optimizer.zero_grad()
+        (model(x) - y).square().mean().backward()
+        optimizer.step()
+    return torch.cat([one.detach().reshape(-1) for one in model.parameters()])
+
+
+def judge(rank=0):
+    x, y = data(rank + 100)
+
+    @torch.no_grad()
+    def evaluate(model):
+        model.eval()
+        return (model(x) - y).square().mean().item()
+
+    return evaluate
+
+
+def script(finals, optimizer_of=None, norm=None, dtype=None, **joined):
+    def main():
+        model = net(norm() if norm else None)
+        if dtype is not None:
+            model.to(dtype)
+        optimizer = (optimizer_of or (lambda p: torch.optim.SGD(p, lr=0.05)))(model.parameters())
+        evaluate = judge(gaia.rank()) if dtype is None else lambda model: 1.0
+        run = gaia.join(model, optimizer, evaluate=evaluate, **joined)
+        if dtype is None:
+            trained(model, optimizer, run, rank=gaia.rank())
+        else:
+            x, y = data(gaia.rank())
+            while not run.over:
+                optimizer.zero_grad()
+                (model(x.to(dtype)) - y.to(dtype)).square().mean().backward()
+                optimizer.step()
+        assert model.training
+        finals[gaia.rank()] = {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+    return main
+
+
+def test_alone_nothing_changes_to_the_bit():
+    plain, joined = net(), net()
+    optimizer = torch.optim.AdamW(joined.parameters())
+    addresses = [one.data_ptr() for one in joined.parameters()]
+    run = gaia.join(joined, optimizer, evaluate=judge())
+    expected = trained(plain, torch.optim.AdamW(plain.parameters()))
+    for x, y in run(itertools.islice(batches(0), 30)):
+        optimizer.zero_grad()
+        (joined(x) - y).square().mean().backward()
+        optimizer.step()
+    found = torch.cat([one.detach().reshape(-1) for one in joined.parameters()])
+    assert torch.equal(found, expected) and run.clock == 30
+    assert [one.data_ptr() for one in joined.parameters()] == addresses
+
+
+def test_one_worker_under_bsp_is_the_plain_loop(one):
+    for make in (lambda p: torch.optim.SGD(p, lr=0.002, momentum=0.9), lambda p: torch.optim.AdamW(p, lr=0.001)):
+        finals = {}
+        result = gaia.simulate(script(finals, make), one)
+        differences = []
+        for steps in range(result["clocks"], result["clocks"] + 3):
+            model = net()
+            trained(model, make(model.parameters()), steps=steps)
+            pairs = zip(model.state_dict().values(), finals[0].values(), strict=True)
+            differences.append(max((a - b).abs().max().item() for a, b in pairs))
+        assert min(differences) < 1e-6, differences
+
+
+@pytest.mark.parametrize("remote", ["bsp", "asp", "tap", "local-steps"])
+def test_statistics_stay_sound_and_final_models_are_equal(three, remote):
+    finals = {}
+    settings = {"sync.remote.model": remote, "stop.clocks": 80, "compute.examples_per_second": 100}
+    if remote == "local-steps":
+        settings |= {"sync.remote.outer_momentum": 0.9, "sync.remote.steps": 5}
+    gaia.simulate(script(finals, norm=lambda: nn.BatchNorm1d(16)), three, set=settings)
+    for name, value in finals[0].items():
+        assert value.isfinite().all()
+        # The number of batches is a worker's own.
+        if "num_batches" not in name:
+            assert all(torch.equal(value, finals[rank][name]) for rank in range(6)), name
+    assert (finals[0]["1.running_var"] > 0).all()
+
+
+def test_momentum_is_read_from_the_optimizer(three):
+    from gaia._torch import _momentum
+
+    parameters = list(net().parameters())
+    sgd = torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+    assert (_momentum(sgd, 1), _momentum(sgd, 2), _momentum(torch.optim.Adam(parameters), 1)) == (0.9, 0.0, 0.0)
+
+
+def test_schedulers_clipping_frozen_and_tied_parameters(three):
+    finals = {}
+
+    def main():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False), nn.Linear(6, 1))
+        model[1].weight = model[0].weight
+        model[2].bias.requires_grad_(False)
+        optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.05)
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)
+        run = gaia.join(model, optimizer, evaluate=judge())
+        assert [name for name, _ in run._parameters.tensors] == ["0.weight", "2.weight"]
+        x, y = data(gaia.rank())
+        while not run.over:
+            optimizer.zero_grad()
+            (model(x) - y).square().mean().backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            scheduler.step()
+        assert model[1].weight is model[0].weight
+        finals[gaia.rank()] = model[0].weight.detach().clone()
+
+    gaia.simulate(main, three)
+    assert all(torch.equal(finals[0], finals[rank]) for rank in range(6))
+
+
+def test_parameters_of_fewer_bits_keep_their_single_precision_master(three):
+    finals = {}
+    gaia.simulate(script(finals, dtype=torch.bfloat16), three)
+    assert finals[0]["0.weight"].dtype == torch.bfloat16
+    assert all(torch.equal(finals[0][name], finals[5][name]) for name in finals[0])
+
+
+def test_a_model_that_is_moved_after_joining_is_refused(three):
+    def main():
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        run = gaia.join(model, optimizer, evaluate=judge())
+        model.double()
+        x, y = data(0)
+        for _ in run(range(5)):
+            (model(x.double()) - y).square().mean().backward()
+            optimizer.step()
+
+    with pytest.raises(gaia.GaiaError, match="0.weight was moved or converted after gaia.join.*join last"):
+        gaia.simulate(main, three)
+    with pytest.raises(gaia.GaiaError, match="without an optimizer"):
+        gaia.join(net(), evaluate=judge())
+
+
+def test_a_simulated_run_of_a_module_repeats_to_the_byte(three):
+    def main():
+        model = nn.Sequential(net(), nn.Dropout(0.2), nn.Linear(1, 1))
+        optimizer = torch.optim.AdamW(model.parameters())
+        run = gaia.join(model, optimizer, evaluate=judge(gaia.rank()))
+        x, y = data(gaia.rank())
+        for rows in (torch.randperm(64)[:16] for _ in run(range(10**9))):
+            optimizer.zero_grad()
+            (model(x[rows]) - y[rows]).square().mean().backward()
+            optimizer.step()
+
+    settings = {"sync.remote.model": "asp"}
+    first, second = (gaia.simulate(main, three, set=settings) for _ in range(2))
+    assert first.progress == second.progress and len(first.progress) == 20
+
+
+def test_a_state_dict_is_saved(tmp_path):
+    safetensors = pytest.importorskip("safetensors.torch", reason="skipped: safetensors is not installed")
+    model = net(nn.BatchNorm1d(16))
+    run = gaia.join(model, torch.optim.SGD(model.parameters(), lr=0.1), evaluate=judge())
+    run.save(tmp_path / "model.safetensors")
+    other = net(nn.BatchNorm1d(16))
+    nn.init.zeros_(other[0].weight)
+    missing, unexpected = other.load_state_dict(safetensors.load_file(tmp_path / "model.safetensors"), strict=False)
+    assert (missing, unexpected) == ([], [])
+    assert torch.equal(other[0].weight, model[0].weight)
+
+
+def test_four_lines_make_a_plain_script_one_of_gaia():
+    plain, joined = ((EXAMPLES / name).read_text().split('"""', 2)[2].splitlines() for name in ("digits_plain.py", "digits.py"))
+    changes = [line for line in difflib.ndiff(plain, joined) if line.startswith("+") and line[1:].strip()]
+    assert len(changes) == 4, changes
+
+
+@pytest.mark.parametrize("example", ["digits", "language", "recommender"])
+def test_examples_train_over_three_regions(tmp_path, example):
+    arguments = ["--script", EXAMPLES / f"{example}.py", "--set", "stop.clocks=80", "--out", "out", "--json"]
+    ended = command("train", EXAMPLES / "regions.toml", *arguments, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    progress = [json.loads(line) for line in (tmp_path / "out" / "progress.jsonl").read_text().splitlines()]
+    assert progress[-1]["objective"] < 0.8 * progress[0]["objective"], example
+
+
+def test_loaders_with_processes(three):
+    finals = {}
+
+    def main():
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        run = gaia.join(model, optimizer, evaluate=judge())
+        loader = torch.utils.data.DataLoader(
+            torch.utils.data.TensorDataset(*data(gaia.rank())), batch_size=16, num_workers=1, multiprocessing_context="fork"
+        )
+        while not run.over:
+            for x, y in run(loader):
+                optimizer.zero_grad()
+                (model(x) - y).square().mean().backward()
+                optimizer.step()
+        finals[gaia.rank()] = model[0].weight.detach().clone()
+
+    gaia.simulate(main, three, set={"stop.clocks": 6})
+    assert all(torch.equal(finals[0], finals[rank]) for rank in range(6))
+
+

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from gaia._arrays import Arrays, ArraysRun
 from gaia._errors import GaiaError
+from gaia._inside import inside
 from gaia._place import Worker, named, worker
 from gaia._run import Evaluate, Run
 
@@ -92,8 +93,9 @@ def _worker() -> Worker | None:
     """This script's worker. Where the environment names one, the node beside it is started."""
     if (current := worker()) is not None:
         return current
-    place = named()
-    if place is None:
+    place, (process, _) = named(), inside()
+    # Of several processes inside a data center, the first takes part in the run.
+    if place is None or process > 0:
         return None
     from gaia._node import Node
 

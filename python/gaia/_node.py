@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import queue
 import sys
 import threading
@@ -30,9 +31,21 @@ class Node:
 
     def start(self) -> Worker:
         """Starts the nodes, and returns this script's worker."""
+        # Inside a data center these are the addresses of torch.distributed, and not of the coordinator.
+        hidden = {name: os.environ.pop(name) for name in TORCHRUN if name in os.environ}
         self._thread.start()
-        exchange = None
-        while exchange is None:
+        try:
+            exchange = self._exchange()
+        finally:
+            os.environ.update(hidden)
+        worker = Worker(exchange, reason=self._reason)
+        enter_process(worker)
+        self._watch(worker)
+        return worker
+
+    def _exchange(self) -> _gaia.Exchange:
+        """Waits until the node has read its run file and wants a script."""
+        while True:
             try:
                 # Ctrl-C is heard between two waits.
                 exchange = self._exchanges.get(timeout=0.1)
@@ -40,10 +53,7 @@ class Node:
                 continue
             if exchange is None:
                 raise GaiaError(self._failure or "the node has ended before the run began")
-        worker = Worker(exchange, reason=self._reason)
-        enter_process(worker)
-        self._watch(worker)
-        return worker
+            return exchange
 
     def _run(self) -> None:
         _, self._failure = _gaia.try_run(self._arguments, lambda exchange, *_: self._exchanges.put(exchange), PROGRAM)
@@ -68,3 +78,7 @@ class Node:
 
         sys.excepthook = failed
         atexit.register(ended)
+
+
+#: What torchrun sets, and ``gaia node`` would take for its own.
+TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "RANK")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gaia import _gaia
 from gaia._errors import GaiaError
+from gaia._inside import inside
 from gaia._random import Streams
 
 if TYPE_CHECKING:
@@ -101,16 +102,25 @@ def named() -> NamedPlace | None:
 
 
 def rank() -> int:
-    """The number of this worker in the whole run, from 0. 0 for a script that runs alone."""
+    """The number of this script in the whole run, from 0. 0 for a script that runs alone.
+
+    The processes of ``torch.distributed`` inside a data center count one by one, the same number in each data center.
+    """
+    process, processes = inside()
+    return _worker_rank() * processes + process
+
+
+def size() -> int:
+    """The number of scripts of the whole run. 1 for a script that runs alone."""
+    _, processes = inside()
+    current, place = worker(), named()
+    workers = current.exchange.size if current is not None else 1 if place is None else place.size
+    return workers * processes
+
+
+def _worker_rank() -> int:
+    """The number of this worker in the whole run."""
     if (current := worker()) is not None:
         return current.exchange.rank
     place = named()
     return 0 if place is None else place.rank
-
-
-def size() -> int:
-    """The number of workers of the whole run. 1 for a script that runs alone."""
-    if (current := worker()) is not None:
-        return current.exchange.size
-    place = named()
-    return 1 if place is None else place.size

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from gaia._errors import GaiaError
-from gaia._place import Worker
+from gaia._inside import inside
+from gaia._place import Worker, named
 from gaia._run import Evaluate, Parameters, Run
 
 
@@ -25,7 +26,13 @@ def join_module(
     """Joins a run with a module and its optimizer."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise GaiaError("join(model, ...) without an optimizer, expected join(model, optimizer, evaluate=...)", 2)
-    if worker is None:
+    _, processes = inside()
+    if processes > 1 and named() is not None:
+        from gaia._ddp import DdpRun
+
+        run: Run = DdpRun(Module(model), worker, evaluate, steps_per_clock)
+        run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
+    elif worker is None:
         # What is written by `save` is collected then: alone, nothing of the model is touched.
         run = Run(Unjoined(model), None, evaluate, steps_per_clock)
     else:
@@ -74,12 +81,13 @@ class Module(Parameters):
         found = _tensors(model)
         self.tensors = [(name, tuple(one.shape)) for name, one in found]
         self.statistics = sum(not isinstance(one, torch.nn.Parameter) for _, one in found)
-        self._flat = torch.empty(sum(one.numel() for _, one in found), dtype=torch.float32)
+        #: All values, one tensor after the other.
+        self.flat = torch.empty(sum(one.numel() for _, one in found), dtype=torch.float32)
         self._views: list[tuple[str, torch.Tensor, int]] = []
         self._copied: list[tuple[torch.Tensor, torch.Tensor]] = []
         offset = 0
         for name, one in found:
-            part = self._flat[offset : offset + one.numel()].view(one.shape)
+            part = self.flat[offset : offset + one.numel()].view(one.shape)
             offset += one.numel()
             part.copy_(one.detach())
             if one.dtype == torch.float32 and one.device.type == "cpu":
@@ -87,9 +95,9 @@ class Module(Parameters):
                 self._views.append((name, one, part.data_ptr()))
             else:
                 self._copied.append((one, part))
-        self.values = self._flat.numpy()
+        self.values = self.flat.numpy()
         # Tensors of fewer bits round what they are given. What is sent is the change since then.
-        self._rounded = self._flat.clone() if self._copied else None
+        self._rounded = self.flat.clone() if self._copied else None
         self.rounded = None if self._rounded is None else self._rounded.numpy()
 
     def load(self) -> None:
@@ -98,7 +106,7 @@ class Module(Parameters):
                 tensor.copy_(part)
         if self._rounded is not None:
             self.store()
-            self._rounded.copy_(self._flat)
+            self._rounded.copy_(self.flat)
 
     def store(self) -> None:
         for tensor, part in self._copied:

@@ -5,7 +5,8 @@ import threading
 
 import numpy
 import pytest
-from conftest import EXAMPLES, environment, gaia as command, write
+from conftest import EXAMPLES, gaia as command, write
+from processes import Cluster, said
 
 import gaia
 
@@ -281,50 +282,55 @@ def test_the_command_line_names_what_fails(tmp_path):
 
 
 def test_a_script_is_a_node_by_itself(tmp_path):
-    """Two data centers: processes that are started as `python train.py`, and a coordinator."""
-    import socket
-    import subprocess
-    import sys
-
-    def port():
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            return free.getsockname()[1]
-
-    centers = "\n".join(
-        f'[[topology.data_center]]\nname = "{name}"\nservers = 1\nworkers = 1\nserver_addresses = ["127.0.0.1:{port()}"]'
-        for name in ("east", "west")
-    )
-    run = write(
-        tmp_path / "run.toml",
-        'name = "two"\ndriver = "real"\napp.kind = "external"\nsync.remote = { model = "bsp" }\nstop.clocks = 15\n'
-        f'[topology]\nname = "two"\ncoordinator_address = "127.0.0.1:{port()}"\n'
-        'wan = { bandwidth = "100 Mbit/s", rtt = "10 ms" }\n' + centers,
-    )
-    issued = command("certs", "init", run, "--out", "certs", cwd=tmp_path)
-    assert issued.returncode == 0, issued.stderr
-    script = EXAMPLES / "least_squares.py"
-
-    def start(*arguments, **variables):
-        process = [sys.executable, *map(str, arguments)]
-        output = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(process, cwd=tmp_path, env=environment(**variables), text=True, **output)
-
-    nodes = [
-        start("-m", "gaia", "node", run, "--script", script, "--coordinator", "--out", "out"),
-        start(script, GAIA_RUN=str(run), GAIA_DC="east"),
-        start(script, GAIA_RUN=str(run), GAIA_DC="west"),
-    ]
-    said = [node.communicate(timeout=60) for node in nodes]
-    assert [node.returncode for node in nodes] == [0, 0, 0], said
+    """Processes that are started as `python train.py`, and a coordinator."""
+    cluster, script = Cluster(tmp_path), EXAMPLES / "least_squares.py"
+    nodes = [cluster.coordinator(script), cluster.worker(script, "east"), cluster.worker(script, "west")]
+    texts = said(nodes)
+    assert [node.returncode for node in nodes] == [0, 0, 0], texts
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["copies_equal"] and summary["clocks"] >= 15
-    finals = [out.split("mean square")[1].split("after")[1] for out, _ in said[1:]]
+    finals = [out.split("mean square")[1].split("after")[1] for out, _ in texts[1:]]
     assert finals[0] == finals[1]
 
-    wrong = start(script, GAIA_RUN=str(run), GAIA_DC="north")
+    wrong = cluster.worker(script, "north")
     _, error = wrong.communicate(timeout=60)
     assert wrong.returncode == 1 and "GAIA_DC is `north`, expected one of east, west" in error
+
+
+def test_an_exception_in_one_process_ends_all(tmp_path):
+    cluster = Cluster(tmp_path, clocks=100_000)
+    script = write(
+        tmp_path / "fails.py",
+        "import gaia, numpy, os\n"
+        "run = gaia.join({'w': numpy.zeros(3, numpy.float32)}, evaluate=lambda params: 0.0)\n"
+        "for _ in run(range(10**9)):\n"
+        "    if run.clock == 20 and os.environ.get('GAIA_DC') == 'west':\n"
+        "        raise LookupError('no more data')\n"
+        "    run.step()\n",
+    )
+    nodes = [cluster.coordinator(script), cluster.worker(script, "east"), cluster.worker(script, "west")]
+    texts = said(nodes)
+    assert [node.returncode for node in nodes] == [1, 1, 1], texts
+    for _, error in texts[:2]:
+        assert "rank 1: LookupError: no more data (fails.py:5)" in error, texts
+    assert "LookupError: no more data" in texts[2][1], texts
+
+
+def test_another_seed_in_one_data_center_is_refused(tmp_path):
+    cluster = Cluster(tmp_path)
+    script = write(
+        tmp_path / "seeds.py",
+        "import gaia, numpy, os\n"
+        "first = 1.0 if os.environ.get('GAIA_DC') == 'west' else 0.0\n"
+        "run = gaia.join({'w': numpy.full(3, first, numpy.float32)}, evaluate=lambda params: 0.0)\n"
+        "while not run.over:\n"
+        "    run.step()\n",
+    )
+    east, west = cluster.coordinator(script), cluster.worker(script, "west")
+    _, error = west.communicate(timeout=60)
+    east.kill()
+    east.communicate()
+    assert west.returncode == 1 and "refused" in error and "initial values" in error, error
 
 
 def _no_script_is_left():

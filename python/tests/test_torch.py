@@ -6,6 +6,7 @@ import json
 
 import pytest
 from conftest import EXAMPLES, gaia as command
+from processes import Cluster, port, said
 
 import gaia
 
@@ -238,3 +239,16 @@ def test_loaders_with_processes(three):
     assert all(torch.equal(finals[0], finals[rank]) for rank in range(6))
 
 
+
+
+def test_ddp_inside_two_data_centers(tmp_path):
+    cluster, script = Cluster(tmp_path, clocks=30), EXAMPLES / "ddp.py"
+    nodes = [cluster.coordinator(script)]
+    for dc in ("east", "west"):
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port()), "WORLD_SIZE": "2"}
+        nodes += [cluster.worker(script, dc, RANK=str(rank), LOCAL_RANK=str(rank), **address) for rank in range(2)]
+    texts = said(nodes)
+    assert [node.returncode for node in nodes] == [0] * 5, texts
+    checksums = [out.split("checksum")[1] for out, _ in texts[1:]]
+    assert len(set(checksums)) == 1, checksums
+    assert [out.split(":")[0].split("rank ")[1] for out, _ in texts[1:]] == [f"{rank} of 4" for rank in range(4)]

@@ -243,7 +243,7 @@ impl NodeContext {
             let theirs = hello.plan;
             return Err(format!(
                 "the hello has plan {theirs:016x}, expected {ours:016x}: start all nodes with the same run file, \
-                 topology and settings"
+                 topology and settings, and the same initial values of the model"
             ));
         }
         Ok(())

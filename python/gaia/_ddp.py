@@ -1,0 +1,79 @@
+"""DDP inside a data center: all its processes are one worker, and the first of them takes part in the run."""
+
+from __future__ import annotations
+
+import atexit
+from typing import Any
+
+import torch
+from torch import distributed
+
+from gaia._errors import RunStopped
+from gaia._place import Worker
+from gaia._run import STOPPED, Evaluate, Run
+from gaia._torch import Module
+
+
+class DdpRun(Run):
+    """The part in a run of one of the processes of a worker.
+
+    The first process exchanges changes with the run, judges and ends. After each clock the others receive its values, its
+    clock and whether the run is over, so that all go on alike.
+    """
+
+    _parameters: Module
+
+    def __init__(
+        self, parameters: Module, worker: Worker | None, evaluate: Evaluate, steps_per_clock: int
+    ) -> None:
+        super().__init__(parameters, worker, evaluate, steps_per_clock)
+        device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
+        self._device = torch.device(device)
+
+    def _begin(self, metric: str, higher_is_better: bool, momentum: float, average: bool) -> None:
+        self._as_one(lambda: super(DdpRun, self)._begin(metric, higher_is_better, momentum, average))
+        if self._worker is None:
+            # The first process ends the run when its script ends, and tells the others.
+            atexit.register(self.end)
+
+    def _stepped(self) -> None:
+        if self._over:
+            return
+        self._steps += 1
+        self._parameters.check()
+        if self._steps % self._steps_per_clock == 0:
+            counted = self._examples * distributed.get_world_size()
+            self._examples = 0
+            self._as_one(lambda: self._exchange(counted or self._steps_per_clock))
+
+    def end(self) -> None:
+        if not self._over and distributed.is_initialized():
+            self._as_one(super().end if self._worker is not None else lambda: None)
+
+    def _as_one(self, act: Any) -> None:
+        """Lets the first process act, and then gives all of them its values."""
+        state = torch.zeros(3, dtype=torch.int64)
+        failure: BaseException | None = None
+        if self._worker is not None:
+            try:
+                act()
+            except BaseException as error:  # noqa: BLE001
+                failure = error
+            state = torch.tensor([self.clock, self._over, failure is not None], dtype=torch.int64)
+        state = self._from_first(state)
+        if failure is not None:
+            raise failure
+        self.clock, self._over, failed = int(state[0]), bool(state[1]), bool(state[2])
+        if failed:
+            self._over = True
+            raise RunStopped(STOPPED)
+        flat = self._parameters.flat
+        values = self._from_first(flat)
+        if self._worker is None:
+            flat.copy_(values)
+            self._parameters.load()
+
+    def _from_first(self, tensor: torch.Tensor) -> torch.Tensor:
+        sent = tensor.to(self._device)
+        distributed.broadcast(sent, src=0)
+        return sent.cpu()

@@ -65,14 +65,15 @@ class Node:
 
     def _watch(self, worker: Worker) -> None:
         """Ends the worker's part with the script: in order at its end, with its exception where it fails."""
-        show = sys.excepthook
+        show, failures = sys.excepthook, []
 
         def failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            failures.append(error)
             worker.exchange.fail(f"rank {worker.exchange.rank}: {described(error)}")
             show(kind, error, trace)
 
         def ended() -> None:
-            if sys.excepthook is failed and not getattr(sys, "last_value", None):
+            if not failures:
                 leave(worker)
             self._thread.join(timeout=30)
 

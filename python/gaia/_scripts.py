@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import sys
 import threading
@@ -39,6 +41,7 @@ class Scripts:
             path = os.fspath(script)
             if not os.path.isfile(path):
                 raise FileNotFoundError(f"app.script is {path}, expected a Python script")
+            _import_generators(path)
             main = lambda: run_file(path)  # noqa: E731
         name = f"gaia-script-{exchange.rank}"
         thread = threading.Thread(target=self._run, args=(exchange, main, seed), name=name, daemon=True)
@@ -82,6 +85,15 @@ def described(error: BaseException) -> str:
     where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     text = f": {error}" if str(error) else ""
     return f"{type(error).__name__}{text}{where}"
+
+
+def _import_generators(path: str) -> None:
+    """Imports what has global generators of random numbers, so that those of the first script are seeded as all others."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        names = ["numpy", "torch"] if "torch" in file.read() else ["numpy"]
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def run_file(path: str) -> None:

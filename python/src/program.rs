@@ -43,6 +43,8 @@ struct ScriptTask {
     script: Arc<Script>,
     layout: Arc<ModelLayout>,
     share: f32,
+    /// The values after an iteration. Kept, so that its pages are at hand in the next.
+    after: Vec<f32>,
 }
 
 impl Starter {
@@ -179,7 +181,8 @@ impl Application for Program {
         let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
         scripts[worker] = Some(script.clone());
         let share = if self.settings.average { 1.0 / self.starter.size as f32 } else { 1.0 };
-        Box::new(ScriptTask { script, layout: self.layout.clone(), share })
+        let after = vec![0.0; self.layout.parameters()];
+        Box::new(ScriptTask { script, layout: self.layout.clone(), share, after })
     }
 
     fn sums(
@@ -246,18 +249,18 @@ impl Task for ScriptTask {
         if exchange.has_ended() {
             return Ok((Deltas::none(&self.layout), Work::default()));
         }
-        let (layout, share) = (&self.layout, self.share);
+        let (layout, share, after) = (&self.layout, self.share, &mut self.after);
         let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
             let Answer::Iterated { examples } = answer else {
                 return Ok((Deltas::none(layout), Work::default()));
             };
-            let after = declaration.values.to_vec(py)?;
+            declaration.values.copy_to_slice(py, after)?;
             let rounded = declaration.rounded.as_ref().map(|rounded| rounded.to_vec(py));
             let rounded = rounded.transpose()?;
             let before = rounded.as_deref().unwrap_or(&model.values);
             let parameters = layout.parameters() as f64;
             let flops = FLOPS_PER_WEIGHT * parameters * examples as f64;
-            Ok((deltas(layout, before, &after, share), Work { examples, flops }))
+            Ok((deltas(layout, before, after, share), Work { examples, flops }))
         };
         let asked = exchange.ask(Request::Iterate { clock: clock.0 }, &model.values, show);
         asked.map_err(ApplicationError::new)

@@ -227,6 +227,24 @@ def test_each_worker_has_its_own_random_numbers(three):
         assert drawn[False, rank] == drawn[True, rank] == drawn[True, 0]
 
 
+def test_scripts_that_set_no_seed_begin_alike_and_repeat(tmp_path):
+    script = write(
+        tmp_path / "unseeded.py",
+        "import gaia, random, numpy\n"
+        "weights = numpy.random.rand(5).astype(numpy.float32) + random.random()\n"
+        "run = gaia.join({'w': weights}, evaluate=lambda params: float(params['w'].sum()))\n"
+        "while not run.over:\n"
+        "    run.params['w'] += numpy.random.rand(5)\n"
+        "    run.step()\n",
+    )
+    arguments = [EXAMPLES / "regions.toml", "--script", script, "--set", "stop.clocks=10"]
+    for out in ("one", "other"):
+        ended = command("train", *arguments, "--out", out, cwd=tmp_path)
+        assert ended.returncode == 0, ended.stderr
+    one, other = ((tmp_path / out / "progress.jsonl").read_bytes() for out in ("one", "other"))
+    assert one == other
+
+
 def test_a_run_is_saved_by_names_and_shapes(three, tmp_path):
     safetensors = pytest.importorskip("safetensors.numpy", reason="skipped: safetensors is not installed")
     run = gaia.join({"layer": [numpy.ones((2, 3, 4), numpy.float32), numpy.float32(7)]}, evaluate=len)

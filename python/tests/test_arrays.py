@@ -1,11 +1,14 @@
 """Arrays of NumPy, alone and in a run."""
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 
 import numpy
 import pytest
-from conftest import EXAMPLES, gaia as command, write
+from conftest import EXAMPLES, environment, gaia as command, write
 from processes import Cluster, said
 
 import gaia
@@ -349,6 +352,35 @@ def test_another_seed_in_one_data_center_is_refused(tmp_path):
     east.kill()
     east.communicate()
     assert west.returncode == 1 and "refused" in error and "initial values" in error, error
+
+
+def test_an_interrupted_run_ends_in_order(tmp_path):
+    script = write(
+        tmp_path / "endless.py",
+        "import gaia, numpy, time\n"
+        "run = gaia.join({'w': numpy.zeros(3, numpy.float32)}, evaluate=lambda params: 1.0)\n"
+        "while not run.over:\n"
+        "    time.sleep(0.002)\n"
+        "    run.step()\n",
+    )
+    command_line = [sys.executable, "-m", "gaia", "train", EXAMPLES / "regions.toml", "--script", script]
+    command_line += ["--set", "stop.clocks=1000000", "--out", "out"]
+    ended = subprocess.Popen(command_line, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
+    progress = tmp_path / "out" / "progress.jsonl"
+    while not (progress.exists() and progress.stat().st_size):
+        assert ended.poll() is None, ended.stderr.read()
+    ended.send_signal(signal.SIGINT)
+    _, error = ended.communicate(timeout=30)
+    assert ended.returncode == 75, error
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["stopped_by"] == "interrupted"
+
+
+def test_jax_trains_over_three_regions(tmp_path):
+    pytest.importorskip("jax", reason="skipped: jax is not installed")
+    arguments = ["--script", EXAMPLES / "jax_regression.py", "--set", "stop.clocks=60", "--out", "out", "--json"]
+    ended = command("train", EXAMPLES / "regions.toml", *arguments, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout[ended.stdout.index("{") :])["metric"]["value"] > 0.9
 
 
 def _no_script_is_left():

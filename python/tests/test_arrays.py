@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy
 import pytest
@@ -369,10 +370,22 @@ def test_an_interrupted_run_ends_in_order(tmp_path):
     progress = tmp_path / "out" / "progress.jsonl"
     while not (progress.exists() and progress.stat().st_size):
         assert ended.poll() is None, ended.stderr.read()
+        time.sleep(0.01)
     ended.send_signal(signal.SIGINT)
     _, error = ended.communicate(timeout=30)
     assert ended.returncode == 75, error
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["stopped_by"] == "interrupted"
+
+
+def test_the_cells_of_the_notebook_run(capsys):
+    cells = json.loads((EXAMPLES / "notebook.ipynb").read_text())["cells"]
+    names = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    shown = capsys.readouterr().out
+    assert all(remote in shown for remote in ("bsp", "local-steps", "asp")), shown
+    assert all(one["objective"] < 1 for one in names["results"].values()), shown
 
 
 def test_jax_trains_over_three_regions(tmp_path):

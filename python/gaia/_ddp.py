@@ -36,15 +36,8 @@ class DdpRun(Run):
             # The first process ends the run when its script ends, and tells the others.
             atexit.register(self.end)
 
-    def _stepped(self) -> None:
-        if self._over:
-            return
-        self._steps += 1
-        self._parameters.check()
-        if self._steps % self._steps_per_clock == 0:
-            counted = self._examples * distributed.get_world_size()
-            self._examples = 0
-            self._as_one(lambda: self._exchange(counted or self._steps_per_clock))
+    def _end_clock(self, examples: int) -> None:
+        self._as_one(lambda: super(DdpRun, self)._end_clock(examples * distributed.get_world_size()))
 
     def end(self) -> None:
         if not self._over and distributed.is_initialized():

@@ -106,21 +106,19 @@ def rank() -> int:
 
     The processes of ``torch.distributed`` inside a data center count one by one, the same number in each data center.
     """
-    process, processes = inside()
-    return _worker_rank() * processes + process
+    (number, _), (process, processes) = _worker_number(), inside()
+    return number * processes + process
 
 
 def size() -> int:
     """The number of scripts of the whole run. 1 for a script that runs alone."""
-    _, processes = inside()
-    current, place = worker(), named()
-    workers = current.exchange.size if current is not None else 1 if place is None else place.size
+    (_, workers), (_, processes) = _worker_number(), inside()
     return workers * processes
 
 
-def _worker_rank() -> int:
-    """The number of this worker in the whole run."""
+def _worker_number() -> tuple[int, int]:
+    """The number of this worker in the whole run, and the number of all workers."""
     if (current := worker()) is not None:
-        return current.exchange.rank
+        return current.exchange.rank, current.exchange.size
     place = named()
-    return 0 if place is None else place.rank
+    return (0, 1) if place is None else (place.rank, place.size)

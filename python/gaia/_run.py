@@ -136,22 +136,18 @@ class Run:
         if self._over:
             return
         self._steps += 1
-        if self._worker is None:
-            self.clock = self._steps // self._steps_per_clock
-            return
         self._parameters.check()
         if self._steps % self._steps_per_clock == 0:
-            self._exchange()
+            examples, self._examples = self._examples, 0
+            self._end_clock(examples)
 
-    def _exchange(self, examples: int | None = None) -> None:
-        """Sends what has changed, and takes what others have changed."""
-        if self._worker is None or self._over:
-            return
-        self._parameters.store()
-        counted, self._examples = self._examples, 0
-        self._worker.exchange.iterated(examples if examples is not None else counted or self._steps_per_clock)
+    def _end_clock(self, examples: int) -> None:
+        """Sends what has changed in a clock, and takes what others have changed."""
         self.clock += 1
-        self._serve()
+        if self._worker is not None:
+            self._parameters.store()
+            self._worker.exchange.iterated(examples or self._steps_per_clock)
+            self._serve()
 
     def _serve(self) -> None:
         """Answers requests until the next iteration begins, or the run is over."""

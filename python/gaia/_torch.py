@@ -31,13 +31,10 @@ def join_module(
         from gaia._ddp import DdpRun
 
         run: Run = DdpRun(Module(model), worker, evaluate, steps_per_clock)
-        run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
-    elif worker is None:
-        # What is written by `save` is collected then: alone, nothing of the model is touched.
-        run = Run(Unjoined(model), None, evaluate, steps_per_clock)
     else:
-        run = Run(Module(model), worker, evaluate, steps_per_clock)
-        run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
+        # What `save` writes is collected then: alone, nothing of the model is touched.
+        run = Run(Unjoined(model) if worker is None else Module(model), worker, evaluate, steps_per_clock)
+    run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
     optimizer.register_step_post_hook(lambda *_: run._stepped())
     return run
 

@@ -3,7 +3,6 @@
 //! A script runs in a thread of its own, and waits here for requests. Who asks holds the turn until the script has answered.
 //! So nobody else writes the script's buffer while the script reads it, and a script does one thing at a time.
 
-use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -73,12 +72,16 @@ pub(crate) struct Exchange {
     turn: Mutex<()>,
 }
 
+/// Who waits for an answer.
+type Asker = Sender<Result<Answer, String>>;
+
 #[derive(Default)]
 struct State {
     declaration: Option<Declaration>,
-    asked: VecDeque<(Request, Sender<Result<Answer, String>>)>,
+    /// The request that the script has not seen. There is one at most: who asks holds the turn.
+    asked: Option<(Request, Asker)>,
     /// The request that the script works on.
-    current: Option<Sender<Result<Answer, String>>>,
+    current: Option<Asker>,
     /// Whether the script has no more to do.
     ended: bool,
     /// Why the script has failed.
@@ -155,7 +158,7 @@ impl Exchange {
             };
             let copied = declaration.values.copy_from_slice(py, model);
             copied.map_err(|error| error.to_string())?;
-            state.asked.push_back((request, sender));
+            state.asked = Some((request, sender));
             Ok(())
         })?;
         self.changed.notify_all();
@@ -242,10 +245,10 @@ impl Exchange {
         loop {
             let asked = py.detach(|| {
                 let state = self.lock();
-                let waits = |state: &mut State| state.asked.is_empty() && !state.closed;
+                let waits = |state: &mut State| state.asked.is_none() && !state.closed;
                 let waited = self.changed.wait_timeout_while(state, SIGNALS_EVERY, waits);
                 let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-                if let Some((request, asker)) = state.asked.pop_front() {
+                if let Some((request, asker)) = state.asked.take() {
                     state.current = Some(asker);
                     return Some(Some(request));
                 }
@@ -285,18 +288,15 @@ impl Exchange {
 
     /// The script has failed.
     fn fail(&self, reason: String) {
-        let waiting: Vec<_> = {
+        {
             let mut state = self.lock();
             state.failed = Some(reason.clone());
-            let current = state.current.take();
-            let asked = state.asked.drain(..).map(|(_, asker)| asker);
-            asked.chain(current).collect()
-        };
-        self.changed.notify_all();
-        for asker in waiting {
-            // Who has asked may be gone with its run.
-            let _gone = asker.send(Err(reason.clone()));
+            if let Some((_, asker)) = state.asked.take() {
+                state.current = Some(asker);
+            }
         }
+        self.changed.notify_all();
+        self.answer(Err(reason));
     }
 }
 

@@ -72,8 +72,7 @@ fn place(run_file: PathBuf, data_center: &str, index: usize) -> PyResult<(usize,
     let plan = read.map_err(|error| PyValueError::new_err(error.to_string()))?;
     let topology = &plan.topology;
     let names = || topology.data_centers.iter().map(|dc| dc.name.as_str());
-    let found = topology.dc_ids().find(|dc| topology.dc(*dc).name == data_center);
-    let dc = found.ok_or_else(|| {
+    let dc = topology.dc_named(data_center).ok_or_else(|| {
         let names = names().collect::<Vec<_>>().join(", ");
         PyValueError::new_err(format!("GAIA_DC is `{data_center}`, expected one of {names}"))
     })?;

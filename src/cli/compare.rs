@@ -11,7 +11,7 @@ use crate::{ComparisonPlan, Variant, write_comparison};
 use gaia_config::RunFile;
 use gaia_core::application::Application;
 use gaia_core::topology::DataHome;
-use gaia_driver::{Outcome, RunOptions};
+use gaia_driver::Outcome;
 use gaia_report::{Paint, RunDirectory, Waiting, comparison_block};
 
 /// Runs every remote model over every WAN, BSP on the LAN first: what that reaches is every other's target.
@@ -85,10 +85,9 @@ impl Bench<'_> {
         let name = format!("{}-{}", variant.plan.topology.name, variant.remote);
         let directory = self.directory.create_child(&name)?;
 
-        let interrupted = Some(self.interrupted.clone());
-        let program = self.applications.program();
-        let options = RunOptions { interrupted, program, ..RunOptions::default() };
-        let outcome = carry_out(&variant.plan, &application, &directory, self.output, &options)?;
+        let (interrupted, program) = (self.interrupted.clone(), self.applications.program());
+        let outcome =
+            carry_out(&variant.plan, &application, &directory, self.output, interrupted, program)?;
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Failure::run(format!("the comparison was interrupted in {name}")));
         }

@@ -161,7 +161,7 @@ impl PlaceFlags {
     pub(super) fn data_center(&self, plan: &Plan) -> Result<Option<DcId>, Failure> {
         let Some(name) = &self.dc else { return Ok(None) };
         let topology = &plan.topology;
-        let found = topology.dc_ids().find(|dc| topology.dc(*dc).name == *name);
+        let found = topology.dc_named(name);
         if found.is_none() {
             let names: Vec<&str> =
                 topology.data_centers.iter().map(|dc| dc.name.as_str()).collect();

@@ -12,7 +12,7 @@ use gaia_core::application::Application;
 use gaia_core::coordinator::StopReason;
 use gaia_core::types::{NodeId, Seed};
 use gaia_driver::real::labels;
-use gaia_driver::{Ending, RunError, RunOptions};
+use gaia_driver::{Ending, RunError};
 use gaia_report::{RunDirectory, RunRecord, Waiting};
 
 /// Trains what the run file describes.
@@ -71,10 +71,10 @@ pub(super) fn train(
         if *resume == Resume::Auto && directory.node_states().is_dir() {
             terminal.note("continues from the states of its nodes");
         }
-        let interrupted = Some(signals::interrupted().map_err(Failure::run)?);
+        let interrupted = signals::interrupted().map_err(Failure::run)?;
         let program = applications.program();
-        let options = RunOptions { interrupted, program, ..RunOptions::default() };
-        let outcome = carry_out(&plan, &application, &directory, &run.output, &options)?;
+        let outcome =
+            carry_out(&plan, &application, &directory, &run.output, interrupted, program)?;
         Ending::Finished(Box::new(outcome))
     };
 

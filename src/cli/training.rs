@@ -1,6 +1,8 @@
 //! One training run as the verbs see it: from a plan to a directory that holds everything about it.
 
+use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::{Failure, LogFormat, OutputFlags, Terminal};
 use gaia_checkpoint::{Keeper, LogFolder};
@@ -29,7 +31,8 @@ pub(super) fn show_result(
     terminal.result(summary);
 }
 
-/// Runs a plan, shows how it goes, and writes its files. A first signal to end makes it end in order.
+/// Runs a plan, shows how it goes, and writes its files. A first signal to end makes it end in order. `program` is the
+/// command that starts nodes, if it is not the running program.
 ///
 /// Where the run fails, `progress.jsonl` keeps what it had reached.
 pub(super) fn carry_out(
@@ -37,12 +40,14 @@ pub(super) fn carry_out(
     application: &Arc<dyn Application>,
     directory: &RunDirectory,
     output: &OutputFlags,
-    options: &RunOptions,
+    interrupted: Arc<AtomicBool>,
+    program: Option<Vec<OsString>>,
 ) -> Result<Outcome, Failure> {
     // Two processes must not write the same files.
     let states = (plan.driver == DriverKind::Real).then(|| directory.node_states());
     let _locked = states.map(|states| LogFolder::open(&states)).transpose()?;
 
+    let options = RunOptions { interrupted: Some(interrupted), program, ..RunOptions::default() };
     let files = NodeFiles {
         states: directory.node_states(),
         logs: directory.node_logs(),
@@ -51,7 +56,7 @@ pub(super) fn carry_out(
     };
 
     let outcome = carry_out_with(plan, application, directory, output, |observer| {
-        gaia_driver::run_logged(plan, application, options, observer, &files)
+        gaia_driver::run_logged(plan, application, &options, observer, &files)
     })?;
     // Until its files are written, a run can be continued.
     if let Err(error) = directory.remove_node_states() {

@@ -162,7 +162,7 @@ pub(crate) fn deployment(root: &Node, topology: &Topology) -> Result<Deployment,
         servers.push(own);
     }
 
-    let id = |name: &str| topology.dc_ids().find(|dc| topology.dc(*dc).name == name);
+    let id = |name: &str| topology.dc_named(name);
     let mut dedicated = BTreeSet::new();
     for link in &keys.link {
         let (Some(from), Some(to)) = (id(&link.from), id(&link.to)) else { continue };

@@ -36,7 +36,7 @@ pub fn placed(
     topology: &Topology,
 ) -> Result<Option<NodeId>, PlacementError> {
     let dc = match variables.get(DC) {
-        Some(name) => Some(data_center(name, topology).ok_or_else(|| {
+        Some(name) => Some(topology.dc_named(name).ok_or_else(|| {
             let names: Vec<&str> =
                 topology.data_centers.iter().map(|dc| dc.name.as_str()).collect();
             wrong(DC, name, format!("a data center: {}", names.join(", ")))
@@ -129,11 +129,6 @@ pub fn coordinator_address(variables: &Variables) -> Result<Option<Address>, Pla
         (Some(host), Some(port)) => parsed("MASTER_ADDR:MASTER_PORT", &format!("{host}:{port}")),
         _ => Ok(None),
     }
-}
-
-/// The data center of that name.
-fn data_center(name: &str, topology: &Topology) -> Option<DcId> {
-    topology.dc_ids().find(|dc| topology.dc(*dc).name == name)
 }
 
 fn nodes_of(topology: &Topology, dc: DcId) -> impl Iterator<Item = NodeId> + use<> {

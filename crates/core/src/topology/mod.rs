@@ -85,6 +85,11 @@ impl Topology {
         (0..self.data_centers.len() as u16).map(DcId)
     }
 
+    /// The data center of a name, if there is one.
+    pub fn dc_named(&self, name: &str) -> Option<DcId> {
+        self.dc_ids().find(|dc| self.dc(*dc).name == name)
+    }
+
     /// One data center.
     ///
     /// # Panics

@@ -21,8 +21,8 @@ pub(super) struct OuterStep {
     /// The rounding error of the steps before, which is added to the next.
     lost: Vec<f32>,
     format: ValueFormat,
-    /// The parameters of the block that are statistics, from its first on.
-    statistics: Vec<Range<usize>>,
+    /// The parameters of each table in the block, from its first on, and whether they are statistics.
+    tables: Vec<(Range<usize>, bool)>,
 }
 
 impl OuterStep {
@@ -43,28 +43,25 @@ impl OuterStep {
             velocity,
             lost: vec![0.0; parameters],
             format: config.values,
-            statistics: statistics_in(layout, block),
+            tables: tables_in(layout, block),
         }
     }
 
     /// The rounded step for a round's change. The block begins at the parameter `start`.
     pub(super) fn step(&mut self, change: &[f32], start: usize) -> Part {
-        let before: Vec<f32> =
-            self.statistics.iter().flat_map(|range| &self.lost[range.clone()]).copied().collect();
-        if self.velocity.is_empty() {
-            for (lost, change) in self.lost.iter_mut().zip(change) {
-                *lost += self.rate * change;
+        for (range, is_statistics) in &self.tables {
+            let lost = &mut self.lost[range.clone()];
+            let places = lost.iter_mut().zip(&change[range.clone()]);
+            if *is_statistics {
+                places.for_each(|(lost, change)| *lost += change);
+            } else if self.velocity.is_empty() {
+                places.for_each(|(lost, change)| *lost += self.rate * change);
+            } else {
+                for ((lost, change), velocity) in places.zip(&mut self.velocity[range.clone()]) {
+                    *velocity = self.momentum * *velocity + change;
+                    *lost += self.rate * (change + self.momentum * *velocity);
+                }
             }
-        } else {
-            let places = self.lost.iter_mut().zip(&mut self.velocity);
-            for ((lost, velocity), change) in places.zip(change) {
-                *velocity = self.momentum * *velocity + change;
-                *lost += self.rate * (change + self.momentum * *velocity);
-            }
-        }
-        let statistics = self.statistics.iter().flat_map(Range::clone);
-        for (place, before) in statistics.zip(before) {
-            self.lost[place] = before + change[place];
         }
         Part::take(&mut self.lost, start, self.format)
     }
@@ -75,22 +72,22 @@ impl OuterStep {
     }
 }
 
-/// The parameters of a block of a shard that are statistics, from its first on.
-fn statistics_in(layout: &ShardLayout, block: &Range<usize>) -> Vec<Range<usize>> {
+/// The parameters of each table in a block of a shard, from its first on, and whether they are statistics.
+fn tables_in(layout: &ShardLayout, block: &Range<usize>) -> Vec<(Range<usize>, bool)> {
     let model = layout.model();
-    let tables = model.table_ids().filter(|table| model.is_statistics(*table));
-    let within = tables.filter_map(|table| {
+    let within = model.table_ids().map(|table| {
         let own = layout.table_range(table);
         let (start, end) = (own.start.max(block.start), own.end.min(block.end));
-        (start < end).then(|| start - block.start..end - block.start)
+        (start.saturating_sub(block.start)..end.saturating_sub(block.start), table)
     });
-    within.collect()
+    let found = within.filter(|(range, _)| !range.is_empty());
+    found.map(|(range, table)| (range, model.is_statistics(table))).collect()
 }
 
 persist! {
     impl Persist<()> for OuterStep {
         fn walk(
-            Self { rate: _, momentum: _, velocity, lost, format: _, statistics: _ },
+            Self { rate: _, momentum: _, velocity, lost, format: _, tables: _ },
             walk,
             (),
         ) {

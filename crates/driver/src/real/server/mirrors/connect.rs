@@ -306,7 +306,7 @@ async fn accept(
     let proven = identity_of(&chain_of(&connection));
     let proven = proven.map_err(|refusal| LinkFault::Certificate(refusal.to_string()))?;
     let topology = &context.run_context.plan.topology;
-    let peer = topology.dc_ids().find(|dc| topology.dc(*dc).name == proven.dc);
+    let peer = topology.dc_named(&proven.dc);
 
     match peer.filter(|peer| *peer < own.dc) {
         Some(peer) => {

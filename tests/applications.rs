@@ -7,7 +7,7 @@ mod real_data;
 use std::sync::Arc;
 
 use gaia_core::application::{Application, Evaluation};
-use gaia_core::types::{Clock, Deltas, Model, Seed, TableRows};
+use gaia_core::types::{Clock, Deltas, Model, Seed, TableLayout, TableRows};
 use gaia_ml::apps::{
     AppConfig, ConvolutionalNetworkConfig, DocumentSource, ImageSource, LogisticRegressionConfig,
     MatrixFactorizationConfig, Normalization, PerceptronConfig, RatingSource,
@@ -152,11 +152,12 @@ fn a_task_reads_every_row_that_it_changes() {
             let (deltas, _) = task.iterate(Clock(clock), &model).unwrap();
             let tables = read.tables.iter().zip(&deltas.tables);
             for (id, (read, changed)) in app.layout().table_ids().zip(tables) {
-                assert!(changed.rows.windows(2).all(|pair| pair[0] < pair[1]));
-                let width = app.layout().table(id).width;
-                assert_eq!(changed.values.len(), changed.rows.len() * width);
+                let table = app.layout().table(id);
+                let rows: Vec<u32> = changed.rows.iter(table.rows).collect();
+                assert!(rows.windows(2).all(|pair| pair[0] < pair[1]));
+                assert_eq!(changed.values.len(), rows.len() * table.width);
                 if let TableRows::Listed(read) = read {
-                    assert!(changed.rows.iter().all(|row| read.binary_search(row).is_ok()));
+                    assert!(rows.iter().all(|row| read.binary_search(row).is_ok()));
                 }
             }
         }
@@ -250,8 +251,8 @@ fn descend(app: &dyn Application, workers: usize, clocks: u64) -> Evaluation {
 fn add(model: &mut Model, deltas: &Deltas) {
     let layout = model.layout().clone();
     for (id, table) in layout.table_ids().zip(&deltas.tables) {
-        let width = layout.table(id).width;
-        for (&row, change) in table.rows.iter().zip(table.values.chunks(width)) {
+        let TableLayout { rows, width, .. } = *layout.table(id);
+        for (row, change) in table.rows.iter(rows).zip(table.values.chunks(width)) {
             for (value, change) in model.row_mut(id, row as usize).iter_mut().zip(change) {
                 *value += change;
             }

@@ -870,7 +870,8 @@ fn first_step(app: &dyn Application, workers_per_dc: &[usize]) -> Vec<f32> {
         let (deltas, _) = task.iterate(Clock(0), &initial).expect("deltas");
         for ((id, table), sums) in layout.table_ids().zip(&deltas.tables).zip(&mut sums) {
             let width = layout.table(id).width;
-            for (&row, change) in table.rows.iter().zip(table.values.chunks(width)) {
+            let rows = table.rows.iter(layout.table(id).rows);
+            for (row, change) in rows.zip(table.values.chunks(width)) {
                 let start = row as usize * width;
                 for (sum, change) in sums[start..start + width].iter_mut().zip(change) {
                     *sum += change;

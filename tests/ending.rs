@@ -49,7 +49,7 @@ impl Application for Counting {
 
     fn finish(&self, model: &Model, workers: Range<usize>) {
         let mut finished = self.finished.lock().expect("no test panics with the lock");
-        finished.push((workers, model.values.clone()));
+        finished.push((workers, model.values.to_vec()));
     }
 }
 
@@ -64,7 +64,7 @@ impl Task for CountingTask {
             return Ok((Deltas::none(&self.layout), work));
         }
         self.left = self.left.map(|left| left - 1);
-        let one = TableDeltas { rows: vec![0], values: vec![1.0] };
+        let one = TableDeltas::listed(vec![0], vec![1.0]);
         Ok((Deltas { tables: vec![one] }, work))
     }
 
@@ -107,7 +107,7 @@ fn the_final_model_is_handed_to_the_application() {
         let (application, outcome) = train(driver, "bsp");
         let values = outcome.model.unwrap().values;
         let finished = application.finished.lock().unwrap();
-        assert_eq!(*finished, [(0..6, values.clone())], "{driver}");
+        assert_eq!(*finished, [(0..6, values.to_vec())], "{driver}");
         // The others go on to the clock at which all stop, and worker 1 changes nothing there.
         let others = f64::from(values[0]) - 6.0;
         assert!(others >= 30.0 && others % 5.0 == 0.0, "{driver}: {values:?}");

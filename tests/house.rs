@@ -48,8 +48,9 @@ const DATA: [&[Room]; 6] = [
 ];
 
 /// What the protocol may be built from: no runtime, no socket, no file, no clock.
-const CORE_DEPENDENCIES: [&str; 9] = [
+const CORE_DEPENDENCIES: [&str; 10] = [
     "bitpacking",
+    "bytemuck",
     "bytes",
     "crc32fast",
     "rand_core",

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gaia_config::{Plan, RunFile};
 use gaia_core::application::{Application, ApplicationError, EvaluationSums, Metric, Task};
 use gaia_core::sync::{LocalStepsConfig, RemoteSync};
-use gaia_core::types::{Clock, Deltas, Model, ModelLayout, Seed, TableId, TableRows};
+use gaia_core::types::{Clock, Deltas, Model, ModelLayout, Seed, TableId, TableLayout, TableRows};
 use gaia_data::synthetic;
 use gaia_ml::apps::{AppConfig, Completion, TokenCounts, TopicModel, TopicModelConfig, top_words};
 use gaia_ml::config::Split;
@@ -486,8 +486,8 @@ fn clock(tasks: &mut [Box<dyn Task>], model: &mut Model, clock: u64) {
         .collect();
     for deltas in &all {
         for (id, table) in [WORD_TOPIC, TOPICS].into_iter().zip(&deltas.tables) {
-            let width = model.layout().table(id).width;
-            for (&row, changes) in table.rows.iter().zip(table.values.chunks(width)) {
+            let TableLayout { rows, width, .. } = *model.layout().table(id);
+            for (row, changes) in table.rows.iter(rows).zip(table.values.chunks(width)) {
                 for (value, change) in model.row_mut(id, row as usize).iter_mut().zip(changes) {
                     *value += change;
                 }

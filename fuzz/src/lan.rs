@@ -47,7 +47,7 @@ fn seeds() -> Vec<Seed> {
     let read = WorkerMessage::Read { clock: CLOCK, rows: ShardRows::of(&asked, &layout) };
     let deltas = |rows: Vec<u32>, width: usize| {
         let values = (0..rows.len() * width).map(|number| number as f32).collect();
-        TableDeltas { rows, values }
+        TableDeltas::listed(rows, values)
     };
     let all = Deltas { tables: vec![deltas((0..9).collect(), 2), deltas(vec![2, 3], 1)] };
     let layouts = ShardLayout::all(layout.model(), 2);
@@ -62,7 +62,7 @@ fn seeds() -> Vec<Seed> {
     let probe = ProbeRequest { of: DcId(2), clock: Clock(3), away: copy.clone(), home: copy };
     let rows = RowsRead {
         clock: CLOCK,
-        values: vec![0.5; ASKED],
+        values: vec![0.5; ASKED].into(),
         held: vec![waited],
         probes: vec![probe],
     };

@@ -18,7 +18,7 @@ use gaia_core::sync::{
 };
 use gaia_core::types::{
     Bandwidth, Clock, DcId, Deltas, Instant, Model, ModelLayout, RowSet, ServerId, ShardId,
-    ShardLayout, Staleness, TableLayout, TableRows, WorkerId,
+    ShardLayout, Staleness, TableDeltas, TableLayout, TableRows, WorkerId,
 };
 
 use super::sealed::{BULK, CONTROL, sealed};
@@ -153,9 +153,7 @@ impl Node {
         let worker = WorkerId { dc: self.server.id().dc, index: 0 };
         let clock = self.clock;
         let message = if let Some(probed) = self.read.take() {
-            let mut deltas = Deltas::none(self.layout.model());
-            deltas.tables[0].rows.push(3);
-            deltas.tables[0].values.extend([0.25; 10]);
+            let deltas = Deltas { tables: vec![TableDeltas::listed(vec![3], vec![0.25; 10])] };
             let deltas = ShardDeltas::split(deltas, std::slice::from_ref(&self.layout)).remove(0);
             self.asked = false;
             self.clock = clock.next();

@@ -58,26 +58,23 @@ pub(crate) fn deltas(layout: &ModelLayout, before: &[f32], after: &[f32], share:
 }
 
 fn changed_rows(before: &[f32], after: &[f32], width: usize, share: f32) -> TableDeltas {
-    let mut deltas = TableDeltas::default();
+    let (mut rows, mut values) = (Vec::new(), Vec::new());
     if width == 0 {
-        return deltas;
+        return TableDeltas::none();
     }
-    deltas.values.reserve(after.len());
+    values.reserve(after.len());
     for (row, (before, after)) in
         before.chunks_exact(width).zip(after.chunks_exact(width)).enumerate()
     {
-        let begun = deltas.values.len();
-        deltas.values.extend(after.iter().zip(before).map(|(after, before)| after - before));
-        if deltas.values[begun..].iter().all(|change| *change == 0.0) {
-            deltas.values.truncate(begun);
+        let begun = values.len();
+        values.extend(after.iter().zip(before).map(|(after, before)| share * (after - before)));
+        if values[begun..].iter().all(|change| *change == 0.0) {
+            values.truncate(begun);
         } else {
-            deltas.rows.push(row as u32);
+            rows.push(row as u32);
         }
     }
-    if share != 1.0 {
-        deltas.values.iter_mut().for_each(|change| *change *= share);
-    }
-    deltas
+    TableDeltas::listed(rows, values)
 }
 
 /// A model of these values.

@@ -20,7 +20,7 @@ use gaia_core::sync::{LocalSync, RemoteSync};
 use gaia_core::topology::first_hops;
 use gaia_core::types::{
     Bandwidth, Clock, DcId, Deltas, Instant, Model, ModelLayout, RowSet, ServerId, ShardId,
-    ShardLayout, TableLayout, TableRows, WorkerId,
+    ShardLayout, TableDeltas, TableLayout, TableRows, WorkerId,
 };
 use gaia_core::wire::{BulkKind, decode_bulk, is_control};
 
@@ -252,10 +252,9 @@ impl Cluster {
         state.asked = false;
         let clock = state.clock;
         state.clock = clock.next();
-        let mut deltas = Deltas::none(self.layout.model());
+        let (rows, values) = changes.iter().copied().unzip();
+        let deltas = Deltas { tables: vec![TableDeltas::listed(rows, values)] };
         for (parameter, change) in changes {
-            deltas.tables[0].rows.push(*parameter);
-            deltas.tables[0].values.push(*change);
             self.sources[worker.dc.index()][*parameter as usize] += change;
         }
         let deltas = ShardDeltas::split(deltas, std::slice::from_ref(&self.layout)).remove(0);

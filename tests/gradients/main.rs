@@ -242,7 +242,7 @@ fn check_layer(at: usize, layer: &dyn Layer, shape: Shape, tables: Vec<TableLayo
         shifted[place] += shift;
         sum(&model, &shifted)
     });
-    let found: Vec<f32> = gradient.tables.into_iter().flat_map(|table| table.values).collect();
+    let found: Vec<f32> = gradient.tables.iter().flat_map(|table| table.values.to_vec()).collect();
     compare("parameter", &found, &mut |place, shift| {
         let mut shifted = model.clone();
         shifted.values[place] += shift;
@@ -289,8 +289,8 @@ fn add_deltas(task: &mut dyn Task, clock: Clock, model: &Model, sums: &mut [f64]
     let (deltas, _) = task.iterate(clock, model).expect("deltas");
     let layout = model.layout();
     for (id, table) in layout.table_ids().zip(&deltas.tables) {
-        let width = layout.table(id).width;
-        for (&row, values) in table.rows.iter().zip(table.values.chunks(width)) {
+        let TableLayout { rows, width, .. } = *layout.table(id);
+        for (row, values) in table.rows.iter(rows).zip(table.values.chunks(width)) {
             let start = layout.row_offset(id, row as usize);
             for (sum, &value) in sums[start..].iter_mut().zip(values) {
                 *sum += f64::from(value);

@@ -19,7 +19,7 @@ mod written;
 use std::sync::Arc;
 
 use gaia_core::application::Application;
-use gaia_core::types::{Clock, Seed};
+use gaia_core::types::{Clock, Seed, TableLayout};
 use gaia_data::DataError;
 use gaia_ml::apps::AppConfig;
 use homes::homes;
@@ -41,9 +41,9 @@ fn trained(application: &dyn Application, clocks: u64) -> Vec<f32> {
             task.rows(Clock(clock));
             let (deltas, _) = task.iterate(Clock(clock), &model).unwrap();
             for (id, table) in application.layout().table_ids().zip(&deltas.tables) {
-                let width = application.layout().table(id).width;
-                for (row, change) in table.rows.iter().zip(table.values.chunks(width)) {
-                    let values = model.row_mut(id, *row as usize).iter_mut().zip(change);
+                let TableLayout { rows, width, .. } = *application.layout().table(id);
+                for (row, change) in table.rows.iter(rows).zip(table.values.chunks(width)) {
+                    let values = model.row_mut(id, row as usize).iter_mut().zip(change);
                     values.for_each(|(value, change)| *value += change);
                 }
             }

@@ -12,7 +12,7 @@ use super::published::{SIGNIFICANCES, insignificant};
 use super::suite::WORST;
 use gaia_config::Plan;
 use gaia_core::application::Application;
-use gaia_core::types::{Clock, Deltas, Model, TableId};
+use gaia_core::types::{Clock, Deltas, Model, TableId, TableLayout};
 use gaia_report::paper::InsignificantRow;
 
 /// One row for each application over each of the paper's WANs, for the number of clocks of BSP on the LAN.
@@ -86,9 +86,9 @@ fn shares_below(
 fn add(deltas: &Deltas, model: &Model, sums: &mut [Option<f32>]) {
     for (table, changed) in deltas.tables.iter().enumerate() {
         let table = TableId(table as u16);
-        let width = model.layout().table(table).width;
-        for (row, values) in changed.rows.iter().zip(changed.values.chunks_exact(width)) {
-            let start = model.layout().row_offset(table, *row as usize);
+        let TableLayout { rows, width, .. } = *model.layout().table(table);
+        for (row, values) in changed.rows.iter(rows).zip(changed.values.chunks_exact(width)) {
+            let start = model.layout().row_offset(table, row as usize);
             for (sum, value) in sums[start..start + width].iter_mut().zip(values) {
                 *sum = Some(sum.unwrap_or_default() + value);
             }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DecodeError;
 use super::blocks::{self, BLOCK, Grid};
+use crate::types::packed::bytes_of;
 
 /// The format of values in bulk frames.
 ///
@@ -85,9 +86,13 @@ pub fn quantise(values: &mut [f32], format: ValueFormat) {
 
 pub(super) fn write(values: &[f32], format: ValueFormat, out: &mut Vec<u8>) {
     match format {
-        ValueFormat::F32 => out.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+        ValueFormat::F32 => out.extend_from_slice(&bytes_of(values)),
         ValueFormat::Bf16 => {
-            out.extend(values.iter().flat_map(|value| to_bf16(*value).to_le_bytes()));
+            let start = out.len();
+            out.resize(start + 2 * values.len(), 0);
+            for (half, value) in out[start..].as_chunks_mut().0.iter_mut().zip(values) {
+                *half = to_bf16(*value).to_le_bytes();
+            }
         }
         ValueFormat::Int8 => blocks::write_int8(values, out),
         ValueFormat::Int4 => blocks::write_int4(values, out),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::{ProbeRequest, Probed, RowsRead, WorkerMessage};
 use crate::store::{ShardDeltas, ShardRows};
 use crate::sync::WaitReason;
+use crate::types::packed::bytes_of;
 use crate::types::{Clock, DcId, Deltas, RowSet, ShardLayout, TableDeltas, TableRows, WorkerId};
 
 /// Why the body of a LAN frame is not a message.
@@ -51,26 +52,15 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
         WorkerMessage::Read { clock, rows } => {
             out.push(READ);
             out.extend_from_slice(&clock.0.to_le_bytes());
-            for (_, rows) in rows.tables() {
-                match rows {
-                    TableRows::All => out.push(ALL),
-                    TableRows::Listed(listed) => {
-                        out.push(LISTED);
-                        put_rows(listed, &mut out);
-                    }
-                }
+            for (table, rows) in rows.tables() {
+                put_table_rows(rows, layout.rows_of(table), &mut out);
             }
         }
         WorkerMessage::Update { clock, deltas, probed } => {
             out.push(UPDATE);
             out.extend_from_slice(&clock.0.to_le_bytes());
             for (table, deltas) in deltas.tables() {
-                if deltas.rows.len() == layout.rows_of(table) {
-                    out.push(ALL);
-                } else {
-                    out.push(LISTED);
-                    put_rows(&deltas.rows, &mut out);
-                }
+                put_table_rows(&deltas.rows, layout.rows_of(table), &mut out);
                 put_values(&deltas.values, &mut out);
             }
             out.extend_from_slice(&(probed.len() as u32).to_le_bytes());
@@ -109,24 +99,16 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
     let message = if kind == READ {
         let mut rows = RowSet { tables: Vec::new() };
         for _ in tables {
-            rows.tables.push(match reader.form()? {
-                ALL => TableRows::All,
-                _ => TableRows::Listed(reader.rows()?.into()),
-            });
+            rows.tables.push(reader.table_rows()?);
         }
         let foreign = LanError::PeerSentForeign { what: "rows to read" };
         WorkerMessage::Read { clock, rows: ShardRows::checked(rows, layout).ok_or(foreign)? }
     } else {
         let mut deltas = Deltas { tables: Vec::new() };
         for table in tables {
-            let rows: Vec<u32> = match reader.form()? {
-                ALL => {
-                    let all = 0..layout.rows_of(table);
-                    all.map(|local| layout.model_row(local) as u32).collect()
-                }
-                _ => reader.rows()?,
-            };
-            let values = reader.values(rows.len() * layout.width_of(table))?;
+            let rows = reader.table_rows()?;
+            let count = rows.len(layout.rows_of(table)) * layout.width_of(table);
+            let values = reader.values(count)?.into();
             deltas.tables.push(TableDeltas { rows, values });
         }
         let mut probed = Vec::new();
@@ -191,7 +173,7 @@ pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, L
     if count > layout.parameters() {
         return Err(LanError::PeerSentForeign { what: "values" });
     }
-    let values = reader.values(count)?;
+    let values = reader.values(count)?.into();
     let mut held = Vec::new();
 
     for _ in 0..reader.count()? {
@@ -232,8 +214,19 @@ fn put_rows(rows: &[u32], out: &mut Vec<u8>) {
     rows.iter().for_each(|row| out.extend_from_slice(&row.to_le_bytes()));
 }
 
+/// Rows of a table that has `count` rows in the shard. A list of all of them is not sent.
+fn put_table_rows(rows: &TableRows, count: usize, out: &mut Vec<u8>) {
+    match rows {
+        TableRows::Listed(listed) if listed.len() < count => {
+            out.push(LISTED);
+            put_rows(listed, out);
+        }
+        _ => out.push(ALL),
+    }
+}
+
 fn put_values(values: &[f32], out: &mut Vec<u8>) {
-    values.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+    out.extend_from_slice(&bytes_of(values));
 }
 
 /// The unread rest of a body.
@@ -314,9 +307,9 @@ mod tests {
     }
 
     fn deltas(rows: [&[u32]; 2], layout: &ShardLayout) -> ShardDeltas {
-        let table = |rows: &[u32], width: usize| TableDeltas {
-            rows: rows.to_vec(),
-            values: (0..rows.len() * width).map(|value| value as f32 - 1.5).collect(),
+        let table = |rows: &[u32], width: usize| {
+            let values = (0..rows.len() * width).map(|value| value as f32 - 1.5).collect();
+            TableDeltas::listed(rows.to_vec(), values)
         };
         let deltas = Deltas { tables: vec![table(rows[0], 2), table(rows[1], 1)] };
         ShardDeltas::checked(deltas, layout).unwrap()
@@ -325,18 +318,18 @@ mod tests {
     #[test]
     fn what_a_worker_says_reads_back_as_said() {
         let layout = layout(2);
-        let rows = RowSet { tables: vec![TableRows::All, TableRows::listed(vec![0, 2])] };
+        let rows = RowSet { tables: vec![TableRows::All, TableRows::listed(vec![2])] };
         let rows = ShardRows::checked(rows, &layout).unwrap();
         let read = WorkerMessage::Read { clock: Clock(7), rows };
         let probed =
             Probed { of: DcId(1), clock: Clock(3), away: 0.5, home: f64::NAN, untrained: 2.0 };
         let update = WorkerMessage::Update {
             clock: Clock(8),
-            deltas: deltas([&[0, 2, 4, 6, 8], &[2]], &layout),
+            deltas: deltas([&[0, 2, 6, 8], &[2]], &layout),
             probed: vec![probed],
         };
 
-        for message in [read, update, WorkerMessage::Reset] {
+        for message in [read, update, whole, WorkerMessage::Reset] {
             let body = encode_worker_message(&message, &layout);
             let again = decode_worker_message(&body, &layout).unwrap();
             assert_eq!(format!("{again:?}"), format!("{message:?}"));
@@ -351,7 +344,7 @@ mod tests {
         let layout = layout(1);
         let message = RowsRead {
             clock: Clock(4),
-            values: vec![1.0, -2.0, f32::INFINITY],
+            values: vec![1.0, -2.0, f32::INFINITY].into(),
             held: vec![
                 (WaitReason::Updates { from: DcId(2) }, Duration::from_millis(3)),
                 (WaitReason::Announced { from: DcId(1), row: 9 }, Duration::from_nanos(1)),
@@ -373,7 +366,7 @@ mod tests {
         let body = encode_rows_read(&message);
         let again = decode_rows_read(&body, &layout).unwrap();
         assert_eq!(format!("{again:?}"), format!("{message:?}"));
-        let values = vec![0.0; layout.parameters() + 1];
+        let values = vec![0.0; layout.parameters() + 1].into();
         let body = encode_rows_read(&RowsRead { values, ..message });
         let long = decode_rows_read(&body, &layout);
 

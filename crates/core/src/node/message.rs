@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{ShardDeltas, ShardRows};
 use crate::sync::WaitReason;
-use crate::types::{Clock, DcId, ShardLayout};
+use crate::types::{Clock, DcId, ShardLayout, SharedValues};
 
 /// A message from a worker to a parameter server of its data center.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,8 +37,7 @@ pub struct RowsRead {
     /// The clock of the read.
     pub clock: Clock,
     /// The values of the requested rows, in the order of the request.
-    #[serde(with = "crate::types::packed")]
-    pub values: Vec<f32>,
+    pub values: SharedValues,
     /// How long the read was held back for each reason, in order of time.
     pub held: Vec<(WaitReason, Duration)>,
     /// The copies that the worker measures in addition to its iteration.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::error::PeerError;
 use crate::store::ShardDeltas;
 use crate::types::limits::CHANGE_MAX;
-use crate::types::{Clock, DcId, ShardLayout, TableId, WorkerId};
+use crate::types::{Clock, DcId, ShardLayout, TableId, TableRows, WorkerId};
 
 /// A diverged change in a worker's update. No part of the update was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,12 +28,20 @@ pub struct Divergence {
 
 impl Divergence {
     /// The first diverged change of a worker's update, if there is one.
-    pub(super) fn find(worker: WorkerId, clock: Clock, deltas: &ShardDeltas) -> Option<Self> {
+    pub(super) fn find(
+        worker: WorkerId,
+        clock: Clock,
+        deltas: &ShardDeltas,
+        layout: &ShardLayout,
+    ) -> Option<Self> {
         deltas.tables().find_map(|(table, changes)| {
             let place = first_diverged(&changes.values)?;
-            let width = changes.values.len() / changes.rows.len();
-            let (row, value) = (changes.rows[place / width], changes.values[place]);
-            Some(Self { worker, clock, table, row, value })
+            let at = place / layout.width_of(table);
+            let row = match &changes.rows {
+                TableRows::All => layout.model_row(at) as u32,
+                TableRows::Listed(listed) => listed[at],
+            };
+            Some(Self { worker, clock, table, row, value: changes.values[place] })
         })
     }
 }

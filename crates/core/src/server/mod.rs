@@ -17,6 +17,7 @@ mod frames;
 mod guard;
 mod handshake;
 mod local_server;
+mod read_buffers;
 mod remote;
 mod stats;
 
@@ -99,6 +100,7 @@ pub struct Server {
     copy_ready: Clock,
     buffers: Buffers,
 }
+    read_buffers: ReadBuffers,
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Draining {
@@ -140,6 +142,7 @@ impl Server {
             copy_ready: Clock::ZERO,
             buffers: Buffers::default(),
         }
+            read_buffers: ReadBuffers::default(),
     }
 
     /// Handles a message of a worker of this data center.
@@ -417,7 +420,7 @@ impl Server {
         deltas: &ShardDeltas,
         probed: &[Probed],
     ) {
-        if let Some(divergence) = Divergence::find(from, clock, deltas) {
+        if let Some(divergence) = Divergence::find(from, clock, deltas, self.store.layout()) {
             self.outputs.push_back(ServerOutput::Diverged(divergence));
         } else {
             let remote = &mut self.remote;
@@ -464,7 +467,8 @@ impl Server {
             });
 
             let (clock, held) = (read.clock, read.held);
-            let message = RowsRead { clock, values: store.read(&read.rows), held, probes };
+            let values = self.read_buffers.read(store, &read.rows);
+            let message = RowsRead { clock, values, held, probes };
             self.outputs.push_back(ServerOutput::ToWorker { worker: read.worker, message });
         }
     }
@@ -515,6 +519,7 @@ persist! {
         ) {
             assert!(outputs.is_empty(), "a state is whole once outputs are polled");
             walk.flatten(store, ())?;
+                read_buffers: _,
             let layout = store.layout();
             walk.part("local", local, layout)?;
             walk.flatten(handshake, ())?;

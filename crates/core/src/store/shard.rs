@@ -5,9 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::persist;
-use crate::types::{
-    Content, Deltas, Model, ModelLayout, RowSet, ShardLayout, TableDeltas, TableId, TableRows,
-};
+use crate::types::{Content, Deltas, Model, RowSet, ShardLayout, TableDeltas, TableId, TableRows};
 
 /// The values of one shard, in the order of its [`ShardLayout`].
 #[derive(Clone, Debug)]
@@ -64,36 +62,52 @@ impl ShardStore {
         &mut self.values
     }
 
-    /// Adds deltas to the values. Calls `on_row` with each changed row's range of the shard, its change and its new
-    /// values.
+    /// Adds deltas to the values. Calls `on_change` with each changed range of the shard, its change and its new values.
+    ///
+    /// A range has at most [`RANGE_MAX`] parameters or one row, so that it is in the processor's cache when `on_change`
+    /// reads it.
     ///
     /// # Panics
     /// If the deltas do not fit the shard ([`ShardDeltas::fits`]).
     pub fn add(
         &mut self,
         deltas: &ShardDeltas,
-        mut on_row: impl FnMut(Range<usize>, &[f32], &mut [f32]),
+        mut on_change: impl FnMut(Range<usize>, &[f32], &mut [f32]),
     ) {
+        let mut add = |start: usize, change: &[f32], values: &mut [f32]| {
+            let place = start..start + change.len();
+            let values = &mut values[place.clone()];
+            for (value, change) in values.iter_mut().zip(change) {
+                *value += change;
+            }
+            on_change(place, change, values);
+        };
+
         for (table, changes) in deltas.tables() {
-            let width = self.layout.width_of(table);
-            for (row, change) in changes.rows.iter().zip(changes.values.chunks_exact(width)) {
-                let start = self.layout.row_offset(table, *row as usize);
-                let place = start..start + width;
-                let values = &mut self.values[place.clone()];
-                for (value, change) in values.iter_mut().zip(change) {
-                    *value += change;
+            match &changes.rows {
+                TableRows::All => {
+                    let starts = self.layout.table_range(table).step_by(RANGE_MAX);
+                    for (start, change) in starts.zip(changes.values.chunks(RANGE_MAX)) {
+                        add(start, change, &mut self.values);
+                    }
                 }
-                on_row(place, change, values);
+                TableRows::Listed(listed) => {
+                    let width = self.layout.width_of(table).max(1);
+                    for (row, change) in listed.iter().zip(changes.values.chunks_exact(width)) {
+                        let start = self.layout.row_offset(table, *row as usize);
+                        add(start, change, &mut self.values);
+                    }
+                }
             }
         }
     }
 
-    /// The values of the requested rows, one after another.
+    /// Appends the values of the requested rows to `values`, one row after another.
     ///
     /// # Panics
     /// If the shard lacks one of the rows ([`ShardRows::fits`]).
-    pub fn read(&self, rows: &ShardRows) -> Vec<f32> {
-        let mut values = Vec::with_capacity(rows.parameters(&self.layout));
+    pub fn read(&self, rows: &ShardRows, values: &mut Vec<f32>) {
+        values.reserve_exact(rows.parameters(&self.layout));
         for (table, rows) in rows.tables() {
             match rows {
                 TableRows::All => {
@@ -108,7 +122,6 @@ impl ShardStore {
                 }
             }
         }
-        values
     }
 }
 
@@ -151,10 +164,7 @@ impl ShardRows {
     /// Whether the request has an entry for each table, with strictly ascending rows of this shard.
     pub fn fits(&self, layout: &ShardLayout) -> bool {
         self.0.tables.len() == layout.model().tables().len()
-            && self.tables().all(|(table, rows)| match rows {
-                TableRows::All => true,
-                TableRows::Listed(listed) => has_rows(layout, table, listed),
-            })
+            && self.tables().all(|(table, rows)| has_rows(layout, table, rows))
     }
 
     /// The number of requested rows.
@@ -230,7 +240,8 @@ impl ShardDeltas {
     pub fn fits(&self, layout: &ShardLayout) -> bool {
         self.0.tables.len() == layout.model().tables().len()
             && self.tables().all(|(table, changes)| {
-                changes.values.len() == changes.rows.len() * layout.width_of(table)
+                let rows = changes.rows.len(layout.rows_of(table));
+                changes.values.len() == rows * layout.width_of(table)
                     && has_rows(layout, table, &changes.rows)
             })
     }
@@ -241,8 +252,11 @@ impl ShardDeltas {
         let bytes: usize = self
             .tables()
             .map(|(table, deltas)| {
-                let listed =
-                    if deltas.rows.len() == layout.rows_of(table) { 0 } else { deltas.rows.len() };
+                let rows = layout.rows_of(table);
+                let listed = match deltas.rows.len(rows) {
+                    all if all == rows => 0,
+                    listed => listed,
+                };
                 4 * (listed + deltas.values.len())
             })
             .sum();
@@ -251,27 +265,42 @@ impl ShardDeltas {
 }
 
 /// Whether rows strictly ascend and belong to the shard.
-fn has_rows(layout: &ShardLayout, table: TableId, rows: &[u32]) -> bool {
+fn has_rows(layout: &ShardLayout, table: TableId, rows: &TableRows) -> bool {
+    let TableRows::Listed(listed) = rows else { return true };
     let within = |row: &u32| {
         (*row as usize) < layout.model().table(table).rows && layout.owns(*row as usize)
     };
-    rows.is_sorted_by(|a, b| a < b) && rows.iter().all(within)
+    listed.is_sorted_by(|a, b| a < b) && listed.iter().all(within)
 }
 
 fn part(deltas: &Deltas, layout: &ShardLayout) -> Deltas {
-    let mut part = Deltas::none(layout.model() as &ModelLayout);
-    for (index, table) in deltas.tables.iter().enumerate() {
-        let width = layout.model().tables()[index].width;
-        let own = &mut part.tables[index];
-        for (row, change) in table.rows.iter().zip(table.values.chunks_exact(width)) {
-            if layout.owns(*row as usize) {
-                own.rows.push(*row);
-                own.values.extend_from_slice(change);
+    let tables = layout.model().tables().iter().zip(&deltas.tables).enumerate();
+    let tables = tables.map(|(index, (table, changes))| {
+        let rows =
+            changes.rows.iter(table.rows).zip(changes.values.chunks_exact(table.width.max(1)));
+        let owned = rows.filter(|(row, _)| layout.owns(*row as usize));
+        let own = layout.rows_of(TableId(index as u16)) * table.width;
+        let mut values = Vec::with_capacity(own.min(changes.values.len()));
+        match &changes.rows {
+            TableRows::All => {
+                owned.for_each(|(_, change)| values.extend_from_slice(change));
+                TableDeltas::all(values)
+            }
+            TableRows::Listed(_) => {
+                let mut rows = Vec::new();
+                for (row, change) in owned {
+                    rows.push(row);
+                    values.extend_from_slice(change);
+                }
+                TableDeltas::listed(rows, values)
             }
         }
-    }
-    part
+    });
+    Deltas { tables: tables.collect() }
 }
+
+/// The most parameters of one range of changes: 32 KiB of them, of the values and of a sum fit into a core's cache.
+const RANGE_MAX: usize = 8 << 10;
 
 /// The assumed size of a LAN message without rows and values, in bytes.
 pub(crate) const LAN_HEADER_BYTES: u64 = 64;
@@ -281,7 +310,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::types::TableLayout;
+    use crate::types::{ModelLayout, TableLayout};
 
     fn layouts(shards: usize) -> (Model, Vec<ShardLayout>) {
         let model = Arc::new(ModelLayout::new(vec![
@@ -304,7 +333,9 @@ mod tests {
             for layout in &layouts {
                 let store = ShardStore::new(layout.clone(), &initial);
                 let part = ShardRows::of(&rows, layout);
-                part.scatter(&store.read(&part), layout, &mut model);
+                let mut values = Vec::new();
+                store.read(&part, &mut values);
+                part.scatter(&values, layout, &mut model);
             }
             assert_eq!(model.values, initial.values);
         }

@@ -2,6 +2,7 @@
 //!
 //! MessagePack takes five bytes for each number of an array, and a call of the serialiser.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Error, Visitor};
@@ -12,8 +13,7 @@ use serde::{Deserializer, Serializer};
 /// # Errors
 /// Those of the serializer.
 pub fn serialize<S: Serializer>(values: &[f32], serializer: S) -> Result<S::Ok, S::Error> {
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    serializer.serialize_bytes(&bytes)
+    serializer.serialize_bytes(&bytes_of(values))
 }
 
 /// For `#[serde(with = "packed")]`.
@@ -22,6 +22,15 @@ pub fn serialize<S: Serializer>(values: &[f32], serializer: S) -> Result<S::Ok, 
 /// Those of the deserializer, and where the length is not a multiple of four bytes.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
     deserializer.deserialize_bytes(Values)
+}
+
+/// The bytes of numbers: the memory of the numbers themselves, where the machine is little-endian.
+pub(crate) fn bytes_of(values: &[f32]) -> Cow<'_, [u8]> {
+    if cfg!(target_endian = "little") {
+        Cow::Borrowed(bytemuck::cast_slice(values))
+    } else {
+        Cow::Owned(values.iter().flat_map(|value| value.to_le_bytes()).collect())
+    }
 }
 
 /// The numbers in a byte string. `None` if its length is not a multiple of four.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ModelLayout, TableId};
+use super::{ModelLayout, SharedValues, TableId};
 
 /// A copy of the model, or of the part of it that was read: every table's rows in one flat vector.
 #[derive(Clone, Debug)]
 pub struct Model {
     layout: Arc<ModelLayout>,
     /// All parameters: table after table, row after row, as the layout places them.
-    pub values: Vec<f32>,
+    pub values: SharedValues,
 }
 
 /// The rows that one iteration reads, per table in the layout's order.
@@ -38,19 +38,18 @@ pub struct Deltas {
 }
 
 /// Additive changes to rows of one table.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableDeltas {
-    /// Strictly ascending row numbers.
-    pub rows: Vec<u32>,
-    /// The change of each row in turn: `rows.len() × width` values.
-    #[serde(with = "super::packed")]
-    pub values: Vec<f32>,
+    /// The rows that change.
+    pub rows: TableRows,
+    /// The change of each row in turn: as many values as the rows have.
+    pub values: SharedValues,
 }
 
 impl Model {
     /// A model whose parameters are all 0.
     pub fn zeros(layout: Arc<ModelLayout>) -> Self {
-        let values = vec![0.0; layout.parameters()];
+        let values = vec![0.0; layout.parameters()].into();
         Self { layout, values }
     }
 
@@ -119,6 +118,11 @@ impl TableRows {
         Self::Listed(rows.into())
     }
 
+    /// No row.
+    pub fn none() -> Self {
+        Self::Listed(Arc::default())
+    }
+
     /// The number of selected rows of a table that has `rows` rows.
     pub fn len(&self, rows: usize) -> usize {
         match self {
@@ -126,12 +130,38 @@ impl TableRows {
             Self::Listed(listed) => listed.len(),
         }
     }
+
+    /// The selected rows of a table that has `rows` rows, ascending.
+    pub fn iter(&self, rows: usize) -> impl Iterator<Item = u32> + '_ {
+        let (all, listed) = match self {
+            Self::All => (0..rows as u32, &[][..]),
+            Self::Listed(listed) => (0..0, &listed[..]),
+        };
+        all.chain(listed.iter().copied())
+    }
+}
+
+impl TableDeltas {
+    /// No change.
+    pub fn none() -> Self {
+        Self { rows: TableRows::none(), values: SharedValues::default() }
+    }
+
+    /// Changes to some rows, by strictly ascending numbers, with the changes of each row in turn.
+    pub fn listed(rows: Vec<u32>, values: Vec<f32>) -> Self {
+        Self { rows: TableRows::listed(rows), values: values.into() }
+    }
+
+    /// Changes to every row, in order.
+    pub fn all(values: Vec<f32>) -> Self {
+        Self { rows: TableRows::All, values: values.into() }
+    }
 }
 
 impl Deltas {
     /// No change to any table.
     pub fn none(layout: &ModelLayout) -> Self {
-        Self { tables: vec![TableDeltas::default(); layout.tables().len()] }
+        Self { tables: vec![TableDeltas::none(); layout.tables().len()] }
     }
 
     /// Whether the changes fit the layout: one entry for each table, strictly ascending rows that the table has, and
@@ -140,9 +170,14 @@ impl Deltas {
         let tables = self.tables.iter().zip(layout.tables());
         self.tables.len() == layout.tables().len()
             && tables.clone().all(|(deltas, table)| {
-                deltas.rows.is_sorted_by(|a, b| a < b)
-                    && deltas.rows.last().is_none_or(|last| (*last as usize) < table.rows)
-                    && deltas.values.len() == deltas.rows.len() * table.width
+                let in_order = match &deltas.rows {
+                    TableRows::All => true,
+                    TableRows::Listed(listed) => {
+                        listed.is_sorted_by(|a, b| a < b)
+                            && listed.last().is_none_or(|last| (*last as usize) < table.rows)
+                    }
+                };
+                in_order && deltas.values.len() == deltas.rows.len(table.rows) * table.width
             })
     }
 
@@ -151,10 +186,7 @@ impl Deltas {
         let tables = layout
             .tables()
             .iter()
-            .map(|table| TableDeltas {
-                rows: (0..table.rows as u32).collect(),
-                values: vec![0.0; table.rows * table.width],
-            })
+            .map(|table| TableDeltas::all(vec![0.0; table.rows * table.width]))
             .collect();
         Self { tables }
     }

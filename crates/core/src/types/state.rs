@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt::Display;
+use std::ops::Deref;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -379,11 +380,11 @@ impl Restorer<'_> {
     ///
     /// # Errors
     /// Where they are missing or not as many.
-    pub fn tensor(
+    pub fn tensor<T: Deref<Target = [f32]> + From<Vec<f32>>>(
         &mut self,
         name: &str,
         _content: Content,
-        field: &mut Vec<f32>,
+        field: &mut T,
     ) -> Result<(), StateError> {
         let name = join(&self.path, name);
         let Some(found) = self.state.tensors.remove(&name) else {
@@ -394,7 +395,7 @@ impl Restorer<'_> {
             return Err(StateError::WrongLength { name, found: found.len(), expected });
         }
 
-        *field = found;
+        *field = found.into();
         Ok(())
     }
 

@@ -16,7 +16,10 @@ use crate::node::{RowsRead, WorkerMessage};
 use crate::persist;
 use crate::store::{ShardDeltas, ShardRows};
 use crate::sync::{GuardConfig, WaitReason};
-use crate::types::{Clock, Content, Deltas, Model, ModelLayout, ShardId, ShardLayout, WorkerId};
+use crate::types::{
+    Clock, Content, Deltas, Model, ModelLayout, ShardId, ShardLayout, SharedValues, TableRows,
+    WorkerId,
+};
 
 use prober::Prober;
 
@@ -172,7 +175,11 @@ impl Worker {
         let shard = from.index();
         assert!(!reading.replied[shard], "a server answers once");
         reading.replied[shard] = true;
-        reading.requests[shard].scatter(&reply.values, &self.layouts[shard], &mut self.model);
+        if takes_whole(&reading.requests) {
+            self.model.values = reply.values;
+        } else {
+            reading.requests[shard].scatter(&reply.values, &self.layouts[shard], &mut self.model);
+        }
 
         if let Some(prober) = &mut self.prober {
             for request in reply.probes {
@@ -199,6 +206,10 @@ impl Worker {
         };
         let (computed, mut work) = self.task.iterate(self.clock, &self.model)?;
         *deltas = Some(computed);
+        if self.model.values.is_shared() {
+            // It is a server's reply, whose memory the server can use again.
+            self.model.values = SharedValues::default();
+        }
         if let Some(prober) = &mut self.prober {
             work += prober.measure(&*self.task);
         }
@@ -315,6 +326,9 @@ impl Worker {
         let requests: Vec<ShardRows> =
             self.layouts.iter().map(|layout| ShardRows::of(&rows, layout)).collect();
         for (shard, rows) in requests.iter().enumerate() {
+        if self.model.values.is_empty() && !takes_whole(&requests) {
+            self.model = Model::zeros(self.model.layout().clone());
+        }
             let message = WorkerMessage::Read { clock: self.clock, rows: rows.clone() };
             self.outputs
                 .push_back(WorkerOutput::ToServer { shard: ShardId(shard as u16), message });
@@ -394,5 +408,10 @@ impl State {
 }
 
 fn total(held: &[(WaitReason, Duration)]) -> Duration {
+/// Whether the reply to the only request is the whole model, in its order.
+fn takes_whole(requests: &[ShardRows]) -> bool {
+    matches!(requests, [only] if only.tables().all(|(_, rows)| *rows == TableRows::All))
+}
+
     held.iter().map(|(_, time)| *time).sum()
 }

@@ -18,7 +18,7 @@ use gaia_core::application::{Application, Direction};
 use gaia_core::coordinator::{Coordinator, StopReason};
 use gaia_core::server::Divergence;
 use gaia_core::sync::WaitReason;
-use gaia_core::types::{Clock, DcId, Instant, Model, ServerId, WorkerId, packed};
+use gaia_core::types::{Clock, DcId, Instant, Model, ServerId, SharedValues, WorkerId};
 use gaia_telemetry::{Observer, Progress};
 use tracing::warn;
 
@@ -47,8 +47,7 @@ pub(crate) struct Ended {
     pub(crate) results: CopyEvaluations,
     pub(crate) all_server_stats: Vec<ServerStats>,
     /// The final model: all parameters, as the application's layout places them. Empty if data centers keep it.
-    #[serde(with = "packed")]
-    pub(crate) model: Vec<f32>,
+    pub(crate) model: SharedValues,
 }
 
 /// The record of a run in progress, and its observer.

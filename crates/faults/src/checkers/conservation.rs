@@ -12,7 +12,7 @@ use gaia_core::codec::{Buffers, Changes};
 use gaia_core::server::DrainMethod;
 use gaia_core::store::ShardDeltas;
 use gaia_core::sync::{RemoteSync, ValueFormat};
-use gaia_core::types::{Clock, DcId, Lane, ServerId, ShardLayout, WorkerId};
+use gaia_core::types::{Clock, DcId, Lane, ServerId, ShardLayout, TableRows, WorkerId};
 use gaia_core::wire::{BulkKind, ControlMessage, decode_bulk, decode_control, is_control};
 
 use inheritance::Inheritance;
@@ -396,8 +396,12 @@ fn layout_of<'a>(view: &View<'a>, server: ServerId) -> &'a ShardLayout {
 fn add_deltas(sums: &mut [f64], deltas: &ShardDeltas, layout: &ShardLayout, times: f64) {
     for (table, changes) in deltas.tables() {
         let width = layout.width_of(table);
-        for (row, values) in changes.rows.iter().zip(changes.values.chunks_exact(width)) {
-            let start = layout.row_offset(table, *row as usize);
+        let rows: Vec<usize> = match &changes.rows {
+            TableRows::All => (0..layout.rows_of(table)).map(|row| layout.model_row(row)).collect(),
+            TableRows::Listed(listed) => listed.iter().map(|row| *row as usize).collect(),
+        };
+        for (row, values) in rows.into_iter().zip(changes.values.chunks_exact(width)) {
+            let start = layout.row_offset(table, row);
             let places = sums[start..start + width].iter_mut();
             places.zip(values).for_each(|(sum, value)| *sum += times * f64::from(*value));
         }

@@ -13,7 +13,7 @@ use gaia_core::application::{
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, Random, Restorer, RowSet, Saved, Saver, Seed, StateError,
-    TableLayout, TableRows,
+    TableDeltas, TableLayout, TableRows,
 };
 
 #[derive(Debug)]
@@ -100,16 +100,16 @@ impl Task for Counter {
         _clock: Clock,
         _model: &Model,
     ) -> Result<(Deltas, Work), ApplicationError> {
-        let mut deltas = Deltas::none(&self.layout);
         let width = self.layout.tables()[0].width;
+        let (mut rows, mut values) = (Vec::new(), Vec::new());
         for row in &self.rows {
             if self.chance.next_u64().is_multiple_of(2) {
-                deltas.tables[0].rows.push(*row);
+                rows.push(*row);
                 let chance = &mut self.chance;
-                let values = (0..width).map(|_| (chance.next_u64() % 7) as f32 - 3.0);
-                deltas.tables[0].values.extend(values);
+                values.extend((0..width).map(|_| (chance.next_u64() % 7) as f32 - 3.0));
             }
         }
+        let deltas = Deltas { tables: vec![TableDeltas::listed(rows, values)] };
         Ok((deltas, Work { examples: 1, flops: 1.0 }))
     }
 

@@ -8,7 +8,8 @@ use crate::cluster::application::Counting;
 use gaia_config::Plan;
 use gaia_core::application::{Application, ApplicationError, EvaluationSums, Metric, Task, Work};
 use gaia_core::types::{
-    Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError, WorkerId,
+    Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
+    TableLayout, WorkerId,
 };
 
 #[derive(Debug)]
@@ -49,15 +50,15 @@ impl Watched {
     pub(super) fn total(&self, plan: &Plan, stopped: &BTreeMap<WorkerId, Clock>) -> Vec<f64> {
         let model = self.counting.initial_model(plan.seed.child("model"));
         let mut total: Vec<f64> = model.values.iter().map(|value| f64::from(*value)).collect();
-        let width = self.counting.layout().tables()[0].width;
+        let TableLayout { rows, width, .. } = self.counting.layout().tables()[0];
         for (worker, until) in stopped {
             let worker = number(plan, *worker);
             let mut task = self.task(worker, plan.seed.child("tasks").nth(worker));
             for clock in (0..until.0).map(Clock) {
                 task.rows(clock);
                 let deltas = &task.iterate(clock, &model).expect("it counts").0.tables[0];
-                for (row, values) in deltas.rows.iter().zip(deltas.values.chunks(width)) {
-                    let places = total[*row as usize * width..].iter_mut();
+                for (row, values) in deltas.rows.iter(rows).zip(deltas.values.chunks(width)) {
+                    let places = total[row as usize * width..].iter_mut();
                     places.zip(values).for_each(|(sum, value)| *sum += f64::from(*value));
                 }
             }

@@ -290,8 +290,8 @@ impl Task for SparseDescent {
 
         let deltas = Deltas {
             tables: vec![
-                TableDeltas { rows: self.rows.clone(), values: changes },
-                TableDeltas { rows: vec![0], values: vec![scale * bias] },
+                TableDeltas::listed(self.rows.clone(), changes),
+                TableDeltas::listed(vec![0], vec![scale * bias]),
             ],
         };
 

@@ -404,8 +404,8 @@ impl Task for Descent {
         let examples = self.batch.len() as u64;
         let deltas = Deltas {
             tables: vec![
-                TableDeltas { rows: self.users.rows.clone(), values: users },
-                TableDeltas { rows: self.items.rows.clone(), values: items },
+                TableDeltas::listed(self.users.rows.clone(), users),
+                TableDeltas::listed(self.items.rows.clone(), items),
             ],
         };
 

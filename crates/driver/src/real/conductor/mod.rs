@@ -49,7 +49,9 @@ use gaia_core::coordinator::{
     ClusterCoordinator, Coordinator, NoSource, NodeOrder, Recipients, StopReason,
 };
 use gaia_core::persist;
-use gaia_core::types::{Clock, Instant, NodeId, Persist, ServerId, ShardLayout, State};
+use gaia_core::types::{
+    Clock, Instant, NodeId, Persist, ServerId, ShardLayout, SharedValues, State,
+};
 use gaia_telemetry::Observer;
 
 /// The coordinator and the connections to all nodes.
@@ -288,7 +290,7 @@ impl<'a> Conductor<'a> {
                         self.keep_at_home(results).await;
                     }
                     if results.is_some() && self.is_kept() {
-                        model = Some(Vec::new());
+                        model = Some(SharedValues::default());
                     }
                 }
             }

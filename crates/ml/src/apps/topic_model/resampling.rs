@@ -193,8 +193,8 @@ impl Task for Resampling {
             self.topics.set(place as usize, token.topic);
         }
 
-        let words = TableDeltas { rows: batch.rows.clone(), values: counts.word_changes };
-        let totals = TableDeltas { rows: vec![0], values: counts.total_changes };
+        let words = TableDeltas::listed(batch.rows.clone(), counts.word_changes);
+        let totals = TableDeltas::listed(vec![0], counts.total_changes);
         let examples = batch.tokens.len() as u64;
         let work = Work { examples, flops: FLOPS_PER_WEIGHT * weights as f64 };
 

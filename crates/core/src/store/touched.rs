@@ -29,8 +29,25 @@ impl Touched {
 
     /// Adds all parameters of a range.
     pub fn insert_range(&mut self, range: Range<usize>) {
-        for parameter in range {
-            self.insert(parameter);
+        for (at, mask) in masks(range) {
+            let word = &mut self.words[at];
+            self.count += (mask & !*word).count_ones() as usize;
+            *word |= mask;
+        }
+    }
+
+    /// Adds the parameters from `start` on of which `values` holds another value than 0.
+    pub fn insert_nonzero(&mut self, start: usize, values: &[f32]) {
+        let mut rest = values;
+        for (at, mask) in masks(start..start + values.len()) {
+            let (values, after) = rest.split_at(mask.count_ones() as usize);
+            let bits =
+                values.iter().rev().fold(0, |bits, value| bits << 1 | u64::from(*value != 0.0));
+            let bits = bits << mask.trailing_zeros();
+            let word = &mut self.words[at];
+            self.count += (bits & !*word).count_ones() as usize;
+            *word |= bits;
+            rest = after;
         }
     }
 
@@ -83,16 +100,36 @@ impl Touched {
             .filter(move |parameter| range.contains(parameter))
     }
 
+    /// The longest ranges of parameters that are all in the set, within a range, ascending.
+    pub fn runs(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> + '_ {
+        let mut next = range.start;
+        std::iter::from_fn(move || {
+            let start = self.seek(next, range.end, true);
+            if start >= range.end {
+                return None;
+            }
+            next = self.seek(start, range.end, false);
+            Some(start..next)
+        })
+    }
+
+    /// The first parameter from `at` on that is in the set, or is not, as `present` says. `end` if there is none before.
+    fn seek(&self, at: usize, end: usize, present: bool) -> usize {
+        let mut at = at;
+        while at < end {
+            let word = self.words[at / 64];
+            let wanted = (if present { word } else { !word }) >> (at % 64);
+            if wanted != 0 {
+                return (at + wanted.trailing_zeros() as usize).min(end);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        end
+    }
+
     /// The number of parameters of the set in a range.
     pub fn count_range(&self, range: Range<usize>) -> usize {
-        let (first, last) = (range.start.div_ceil(64), range.end / 64);
-        if first >= last {
-            return self.iter_range(range).count();
-        }
-        let whole: u32 = self.words[first..last].iter().map(|word| word.count_ones()).sum();
-        self.iter_range(range.start..first * 64).count()
-            + whole as usize
-            + self.iter_range(last * 64..range.end).count()
+        masks(range).map(|(at, mask)| (self.words[at] & mask).count_ones() as usize).sum()
     }
 }
 
@@ -112,6 +149,16 @@ persist! {
             Ok(())
         }
     }
+}
+
+/// The words that a range of parameters lies in, and the bits of the range in each.
+fn masks(range: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
+    let words = if range.is_empty() { 0..0 } else { range.start / 64..(range.end - 1) / 64 + 1 };
+    words.map(move |at| {
+        let from = range.start.saturating_sub(at * 64);
+        let past = (at * 64 + 64).saturating_sub(range.end);
+        (at, (u64::MAX << from) & (u64::MAX >> past))
+    })
 }
 
 /// The positions of the set bits of a word, ascending.
@@ -149,8 +196,22 @@ mod tests {
             let range = range.0.min(range.1)..range.0.max(range.1);
             let expected: Vec<usize> = model.range(range.clone()).copied().collect();
             assert_eq!(touched.count_range(range.clone()), expected.len());
-            assert_eq!(touched.iter_range(range).collect::<Vec<_>>(), expected);
+            assert_eq!(touched.iter_range(range.clone()).collect::<Vec<_>>(), expected);
             assert_eq!(touched.len(), model.len());
+
+            let runs: Vec<Range<usize>> = touched.runs(range.clone()).collect();
+            assert_eq!(runs.iter().cloned().flatten().collect::<Vec<_>>(), expected);
+            assert!(runs.is_sorted_by(|one, next| one.end < next.start));
+
+            let values: Vec<f32> = range.clone().map(|at| (at % 3) as f32).collect();
+            touched.insert_nonzero(range.start, &values);
+            model.extend(range.clone().filter(|at| at % 3 != 0));
+            assert_eq!(touched.iter_range(0..300).collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
+            assert_eq!(touched.len(), model.len());
+
+            touched.insert_range(range.clone());
+            model.extend(range);
+            assert_eq!(touched.iter_range(0..300).collect::<Vec<_>>(), model.into_iter().collect::<Vec<_>>());
         }
     }
 }

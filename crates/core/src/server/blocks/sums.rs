@@ -30,9 +30,11 @@ pub(in crate::server) struct Sum {
     tightness: Tightness,
 }
 
-/// Changes cut for one frame.
+/// Changes cut for one frame. They are copied only where they are not consecutive.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Cutting {
+    /// The place of consecutive changes in their source, and their first parameter.
+    consecutive: Option<(Range<usize>, u32)>,
     indexes: Vec<u32>,
     values: Vec<f32>,
 }
@@ -42,24 +44,61 @@ impl Changed {
         Self { values: vec![0.0; parameters], touched: Touched::none(parameters) }
     }
 
+    /// Forgets all changes. The memory stays.
+    pub(in crate::server) fn clear(&mut self) {
+        for run in self.touched.runs(0..self.values.len()) {
+            self.values[run].fill(0.0);
+        }
+        self.touched.clear();
+    }
+
     pub(in crate::server) fn part(&self, range: Range<usize>) -> Self {
         let mut part = Self::none(range.len());
-        part.values.copy_from_slice(&self.values[range.clone()]);
-        for place in self.touched.iter_range(range.clone()) {
-            part.touched.insert(place - range.start);
+        for run in self.touched.runs(range.clone()) {
+            let own = run.start - range.start..run.end - range.start;
+            part.values[own.clone()].copy_from_slice(&self.values[run]);
+            part.touched.insert_range(own);
         }
         part
     }
 
+    /// Adds changes to those here.
     pub(in crate::server) fn add(&mut self, other: &Self) {
-        for (place, value) in other.touched_values() {
-            self.values[place] += value;
-            self.touched.insert(place);
+        for run in other.touched.runs(0..self.values.len()) {
+            self.add_run(run.clone(), &other.values[run]);
         }
     }
 
-    pub(in crate::server) fn touched_values(&self) -> impl Iterator<Item = (usize, f32)> + '_ {
-        self.touched.iter_range(0..self.values.len()).map(|place| (place, self.values[place]))
+    /// Adds changes to the parameters of a range.
+    pub(in crate::server) fn add_run(&mut self, run: Range<usize>, changes: &[f32]) {
+        add_all(&mut self.values[run.clone()], changes);
+        self.touched.insert_range(run);
+    }
+
+    /// Adds the changes of a frame, in which parameter `start` is the first one here. Zeros change nothing.
+    pub(in crate::server) fn add_frame(&mut self, changes: Changes<'_>, start: usize) {
+        match changes {
+            // It was not checked where an empty frame begins.
+            Changes::Dense { values: [], .. } => {}
+            Changes::Dense { start: first, values } => {
+                let at = first as usize - start;
+                add_changes(&mut self.values[at..at + values.len()], values);
+                self.touched.insert_nonzero(at, values);
+            }
+            Changes::Sparse { .. } => changes.for_each(|index, value| {
+                if value != 0.0 {
+                    self.values[index - start] += value;
+                    self.touched.insert(index - start);
+                }
+            }),
+        }
+    }
+
+    /// Adds all changes to values, the first of which is that of parameter 0 here. Zeros change nothing.
+    pub(in crate::server) fn add_to(&self, values: &mut [f32]) {
+        for run in self.touched.runs(0..self.values.len()) {
+            add_changes(&mut values[run.clone()], &self.values[run]);
+        }
     }
 }
 
@@ -84,10 +123,22 @@ impl Sum {
         }
     }
 
-    /// The received part of a data center.
-    pub(in crate::server) fn part(&mut self, of: DcId) -> &mut Changed {
+    /// Adds changes of a data center's part. `start` is the first parameter of the sum.
+    ///
+    /// A part that is next in order goes into the total as it arrives.
+    pub(in crate::server) fn receive(&mut self, of: DcId, changes: Changes<'_>, start: usize) {
+        if of.index() == self.next && !self.early.contains_key(&of) {
+            self.total.add_frame(changes, start);
+            return;
+        }
         let size = self.total.values.len();
-        self.early.entry(of).or_insert_with(|| Changed::none(size))
+        let part = self.early.entry(of).or_insert_with(|| Changed::none(size));
+        part.add_frame(changes, start);
+    }
+
+    /// Takes the whole part of a data center, of which nothing was received.
+    pub(in crate::server) fn take(&mut self, of: DcId, part: Changed) {
+        self.early.insert(of, part);
     }
 
     /// Marks a data center's part as complete, and adds the parts that are next in order. Returns whether all are
@@ -95,8 +146,10 @@ impl Sum {
     pub(in crate::server) fn complete(&mut self, of: DcId) -> bool {
         self.complete[of.index()] = true;
         while self.complete.get(self.next) == Some(&true) {
-            if let Some(part) = self.early.remove(&DcId(self.next as u16)) {
-                self.total.add(&part);
+            match self.early.remove(&DcId(self.next as u16)) {
+                Some(part) if self.total.touched.is_empty() => self.total = part,
+                Some(part) => self.total.add(&part),
+                None => {}
             }
             self.next += 1;
         }
@@ -147,31 +200,167 @@ impl Cutting {
         format: ValueFormat,
         room: usize,
     ) -> usize {
+        self.consecutive = None;
         self.indexes.clear();
         self.values.clear();
         let most = ((room as f64 / format.bytes_per_value()) as usize).max(64);
-        let end = range.end;
 
-        for place in source.touched.iter_range(range.start - offset..range.end - offset) {
-            if self.indexes.len() == most {
-                return place + offset;
+        let mut runs = source.touched.runs(range.start - offset..range.end - offset).peekable();
+        let mut taken = 0;
+        while let Some(run) = runs.next() {
+            let part = run.start..run.end.min(run.start + most - taken);
+            let is_only = taken == 0 && (part.len() == most || runs.peek().is_none());
+            if is_only {
+                self.consecutive = Some((part.clone(), (part.start + offset) as u32));
+            } else {
+                self.indexes.extend((part.start + offset) as u32..(part.end + offset) as u32);
+                self.values.extend_from_slice(&source.values[part.clone()]);
             }
-            self.indexes.push((place + offset) as u32);
-            self.values.push(source.values[place]);
+
+            taken += part.len();
+            if part.end < run.end {
+                return part.end + offset;
+            }
+            if taken == most {
+                return runs.peek().map_or(range.end, |next| next.start + offset);
+            }
         }
 
-        end
+        range.end
     }
 
-    pub(in crate::server) fn changes(&self) -> Changes<'_> {
-        Changes::Sparse { indexes: &self.indexes, values: &self.values }
+    /// The changes that were taken from `source`.
+    pub(in crate::server) fn changes<'a>(&'a self, source: &'a Changed) -> Changes<'a> {
+        match &self.consecutive {
+            Some((place, start)) => {
+                Changes::Dense { start: *start, values: &source.values[place.clone()] }
+            }
+            None => Changes::Sparse { indexes: &self.indexes, values: &self.values },
+        }
     }
 }
 
 /// Adds a change of a total. Dense frames have zeros that sparse ones omit. Adding 0 to -0 would give 0 in one data
 /// center, and -0 would stay in another.
 pub(in crate::server) fn add_change(value: &mut f32, change: f32) {
-    if change != 0.0 {
-        *value += change;
+    *value = if change == 0.0 { *value } else { *value + change };
+}
+
+/// As [`add_change`], for a change to each value.
+pub(in crate::server) fn add_changes(values: &mut [f32], changes: &[f32]) {
+    values.iter_mut().zip(changes).for_each(|(value, change)| add_change(value, *change));
+}
+
+/// As [`add_change`], for the changes of a frame to a whole shard.
+pub(in crate::server) fn add_frame(values: &mut [f32], changes: Changes<'_>) {
+    match changes {
+        Changes::Dense { values: [], .. } => {}
+        Changes::Dense { start, values: changes } => {
+            let start = start as usize;
+            add_changes(&mut values[start..start + changes.len()], changes);
+        }
+        Changes::Sparse { .. } => {
+            changes.for_each(|index, change| add_change(&mut values[index], change));
+        }
+    }
+}
+
+fn add_all(values: &mut [f32], changes: &[f32]) {
+    values.iter_mut().zip(changes).for_each(|(value, change)| *value += change);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::collection::{btree_set, vec};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SIZE: usize = 400;
+
+    fn changes() -> impl Strategy<Value = Changed> {
+        vec((btree_set(0..SIZE, 0..40), -4_i8..4), 0..4).prop_map(|parts| {
+            let mut changed = Changed::none(SIZE);
+            for (places, value) in parts {
+                let change = 0.1 * f32::from(value);
+                places.into_iter().for_each(|at| changed.add_run(at..at + 1, &[change]));
+            }
+            changed
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn frames_of_any_room_carry_every_change_once(
+            places in btree_set(0..SIZE, 0..SIZE),
+            offset in 0_usize..100,
+            room in 1_usize..1_000,
+        ) {
+            let mut source = Changed::none(SIZE);
+            places.iter().for_each(|at| source.add_run(*at..at + 1, &[*at as f32 + 1.0]));
+
+            let (mut cutting, mut cursor, mut carried) = (Cutting::default(), offset, Vec::new());
+            while cursor < SIZE + offset {
+                let rest = cursor..SIZE + offset;
+                let end = cutting.fill(&source, rest, offset, ValueFormat::F32, room);
+                let changes = cutting.changes(&source);
+                changes.for_each(|at, value| carried.push((at - offset, value)));
+                prop_assert!(end > cursor);
+                cursor = end;
+            }
+            let expected: Vec<_> = places.iter().map(|at| (*at, *at as f32 + 1.0)).collect();
+            prop_assert_eq!(carried, expected);
+        }
+
+        /// Frames of three parts arrive in any order between parts, and in order within each.
+        #[test]
+        fn a_total_is_the_sum_in_the_order_of_data_centers(
+            parts in vec(changes(), 3),
+            cuts in vec(btree_set(1..SIZE, 0..5), 3),
+            turns in vec(0_usize..3, 60),
+            start in 0_usize..100,
+        ) {
+            let mut expected = vec![0.0; SIZE];
+            parts.iter().for_each(|part| part.add_to(&mut expected));
+
+            let mut sum = Sum::new(SIZE, 3);
+            let ends = cuts.iter().map(|cuts| cuts.iter().copied().chain([SIZE]).collect());
+            let mut ends: Vec<VecDeque<usize>> = ends.collect();
+            let mut starts = [0; 3];
+            let mut is_done = false;
+            for of in turns.into_iter().chain([0, 1, 2].into_iter().cycle().take(30)) {
+                let Some(end) = ends[of].pop_front() else { continue };
+                let first = std::mem::replace(&mut starts[of], end);
+                let values = &parts[of].values[first..end];
+                let frame = Changes::Dense { start: (first + start) as u32, values };
+                sum.receive(DcId(of as u16), frame, start);
+                if ends[of].is_empty() {
+                    is_done = sum.complete(DcId(of as u16));
+                }
+            }
+            prop_assert!(is_done);
+            prop_assert_eq!(sum.total().values, expected);
+        }
+    }
+
+    #[test]
+    fn memory_that_is_used_again_has_nothing_of_the_clock_before() {
+        let mut changed = Changed::none(SIZE);
+        changed.add_run(3..130, &[2.0; 127]);
+        changed.clear();
+        assert!(changed.touched.is_empty() && changed.values == [0.0; SIZE]);
+    }
+
+    #[test]
+    fn an_empty_frame_changes_nothing_wherever_it_begins() {
+        for first in [0, 5, 99] {
+            let empty = Changes::Dense { start: first, values: &[] };
+            let (mut changed, mut values) = (Changed::none(4), [0.0; 4]);
+            changed.add_frame(empty, 2);
+            add_frame(&mut values, empty);
+            assert!(changed.touched.is_empty() && values == [0.0; 4]);
+        }
     }
 }

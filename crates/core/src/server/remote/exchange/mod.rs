@@ -20,7 +20,7 @@ use super::RemoteModel;
 use crate::codec::{Changes, quantise};
 use crate::node::Lane;
 use crate::persist;
-use crate::server::blocks::sums::{Changed, Cutting, Sum, add_change};
+use crate::server::blocks::sums::{Changed, Cutting, Sum, add_frame};
 use crate::server::blocks::{block, check_span};
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
@@ -54,6 +54,8 @@ pub(super) struct Exchange {
     done: Vec<Clock>,
     links: BTreeMap<DcId, ExchangeLink>,
     cutting: Cutting,
+    /// Memory for the changes of clocks to come.
+    spare: Vec<Changed>,
 }
 
 impl Exchange {
@@ -87,25 +89,22 @@ impl Exchange {
             done: vec![Clock::ZERO; data_centers],
             links: config.links.keys().map(|peer| (*peer, ExchangeLink::default())).collect(),
             cutting: Cutting::default(),
+            spare: Vec::new(),
         }
     }
 }
 
 impl RemoteModel for Exchange {
     fn on_change(&mut self, clock: Clock, place: Range<usize>, change: &[f32], _: &mut [f32]) {
-        let parameters = self.global.len();
-        let own = self.own.entry(clock).or_insert_with(|| Changed::none(parameters));
-        for (value, change) in own.values[place.clone()].iter_mut().zip(change) {
-            *value += change;
-        }
-        own.touched.insert_range(place);
+        self.own_of(clock).add_run(place, change);
     }
 
     /// Schedules this data center's part of the clock for each home.
     fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: f64) {
         let clock = Clock(finished.0 - 1);
         let parameters = self.global.len();
-        let mut own = self.own.remove(&clock).unwrap_or_else(|| Changed::none(parameters));
+        let own = self.own.remove(&clock);
+        let mut own = own.unwrap_or_else(|| no_changes(&mut self.spare, self.global.len()));
         self.open = finished;
         self.round(&mut own);
 
@@ -118,7 +117,7 @@ impl RemoteModel for Exchange {
         let part = own.part(self.home());
         self.own.insert(clock, own);
         let dc = self.id.dc;
-        *self.sum(clock).part(dc) = part;
+        self.sum(clock).take(dc, part);
         self.complete_part(clock, dc, store);
     }
 
@@ -182,9 +181,10 @@ impl RemoteModel for Exchange {
             tightness: Tightness::NONE,
         };
         let mut frame = Vec::with_capacity(room.min(1 << 16));
-        encode_bulk(&header, self.cutting.changes(), self.format, &mut frame);
+        let changes = self.cutting.changes(source);
+        encode_bulk(&header, changes, self.format, &mut frame);
 
-        let updates = self.cutting.changes().len() as u64;
+        let updates = changes.len() as u64;
         link.stats.frames += 1;
         link.stats.data_bytes += frame.len() as u64;
         link.stats.updates += updates;
@@ -252,6 +252,7 @@ persist! {
                 done,
                 links,
                 cutting: _,
+                spare: _,
             },
             walk,
             _,
@@ -326,15 +327,7 @@ impl Exchange {
         store: &mut ShardStore,
     ) {
         let home = self.home();
-        let sum = self.sum(header.clock);
-        let part = sum.part(from);
-        changes.for_each(|index, value| {
-            let place = index - home.start;
-            part.values[place] = value;
-            if value != 0.0 {
-                part.touched.insert(place);
-            }
-        });
+        self.sum(header.clock).receive(from, changes, home.start);
 
         if header.last {
             if let Some(link) = self.links.get_mut(&from) {
@@ -351,8 +344,7 @@ impl Exchange {
         changes: Changes<'_>,
         store: &mut ShardStore,
     ) {
-        let global = &mut self.global;
-        changes.for_each(|index, value| add_change(&mut global[index], value));
+        add_frame(&mut self.global, changes);
         if header.last {
             self.finish(from, header.clock, store);
         }
@@ -365,14 +357,13 @@ impl Exchange {
         }
         let mut total = self.sums.remove(&clock).expect("a sum was found").total();
         let home = self.home();
+        let start = home.start;
         self.round_total(&mut total);
 
-        for (place, value) in total.touched_values() {
-            add_change(&mut self.global[home.start + place], value);
-        }
+        total.add_to(&mut self.global[home]);
 
         for link in self.links.values_mut() {
-            link.jobs.push_back(Job { kind: BulkKind::Total, clock, cursor: home.start });
+            link.jobs.push_back(Job { kind: BulkKind::Total, clock, cursor: start });
         }
         if !self.links.is_empty() {
             self.totals.insert(clock, total);
@@ -403,7 +394,19 @@ impl Exchange {
             |kind, clock| links.values().any(|link| link.has_yet_to_carry(kind, clock));
 
         self.totals.retain(|clock, _| is_awaited(BulkKind::Total, *clock));
-        self.own.retain(|clock, _| *clock >= shared || is_awaited(BulkKind::Partial, *clock));
+        let clocks = self.own.range(..shared).map(|(clock, _)| *clock);
+        let carried: Vec<Clock> =
+            clocks.filter(|clock| !is_awaited(BulkKind::Partial, *clock)).collect();
+        for clock in carried {
+            self.spare.extend(self.own.remove(&clock));
+        }
+        self.spare.truncate(SPARE_MAX);
+    }
+
+    /// The changes of a clock.
+    fn own_of(&mut self, clock: Clock) -> &mut Changed {
+        let (parameters, spare) = (self.global.len(), &mut self.spare);
+        self.own.entry(clock).or_insert_with(|| no_changes(spare, parameters))
     }
 
     /// Rounds a part to the value format. The rounding error is added to the part of the next clock.
@@ -411,17 +414,9 @@ impl Exchange {
         if self.format == ValueFormat::F32 {
             return;
         }
-        let parameters = self.global.len();
-        let next = self.own.entry(self.open).or_insert_with(|| Changed::none(parameters));
-        for place in changed.touched.iter_range(0..parameters) {
-            let rounded = rounded(changed.values[place], self.format);
-            let lost = changed.values[place] - rounded;
-            changed.values[place] = rounded;
-            if lost != 0.0 {
-                next.values[place] += lost;
-                next.touched.insert(place);
-            }
-        }
+        let format = self.format;
+        let next = self.own_of(self.open);
+        round(changed, format, next, 0);
     }
 
     /// As [`Self::round`], for a total of the home block.
@@ -429,18 +424,9 @@ impl Exchange {
         if self.format == ValueFormat::F32 {
             return;
         }
-        let home = self.home();
-        let parameters = self.global.len();
-        let next = self.own.entry(self.open).or_insert_with(|| Changed::none(parameters));
-        for place in total.touched.iter_range(0..home.len()) {
-            let rounded = rounded(total.values[place], self.format);
-            let lost = total.values[place] - rounded;
-            total.values[place] = rounded;
-            if lost != 0.0 {
-                next.values[home.start + place] += lost;
-                next.touched.insert(home.start + place);
-            }
-        }
+        let (format, home) = (self.format, self.home());
+        let next = self.own_of(self.open);
+        round(total, format, next, home.start);
     }
 
     /// The clock up to which all totals were received.
@@ -471,8 +457,35 @@ impl Exchange {
     }
 }
 
-/// Rounds one value to what the receiver decodes. The formats of BSP and SSP have no blocks.
-fn rounded(mut value: f32, format: ValueFormat) -> f32 {
-    quantise(std::slice::from_mut(&mut value), format);
-    value
+/// No changes to so many parameters, in the memory of an earlier clock where there is some.
+fn no_changes(spare: &mut Vec<Changed>, parameters: usize) -> Changed {
+    match spare.pop() {
+        Some(mut changed) => {
+            changed.clear();
+            changed
+        }
+        None => Changed::none(parameters),
+    }
 }
+
+/// Rounds changes to what the receiver decodes, and adds the rounding errors to those of the `next` clock, where the
+/// first parameter of `changed` is parameter `start`. The formats of BSP and SSP have no blocks.
+fn round(changed: &mut Changed, format: ValueFormat, next: &mut Changed, start: usize) {
+    let mut lost = Vec::new();
+    for run in changed.touched.runs(0..changed.values.len()) {
+        for from in run.clone().step_by(ROUNDED_AT_ONCE) {
+            let values = &mut changed.values[from..run.end.min(from + ROUNDED_AT_ONCE)];
+            lost.clear();
+            lost.extend_from_slice(values);
+            quantise(values, format);
+            lost.iter_mut().zip(values).for_each(|(lost, rounded)| *lost -= *rounded);
+            next.add_frame(Changes::Dense { start: (start + from) as u32, values: &lost }, 0);
+        }
+    }
+}
+
+/// The number of changes that are rounded together: they and their rounding errors fit into a core's cache.
+const ROUNDED_AT_ONCE: usize = 4 << 10;
+
+/// The number of clocks of which the memory is kept for later ones.
+const SPARE_MAX: usize = 2;

@@ -33,7 +33,7 @@ use super::RemoteModel;
 use crate::codec::Changes;
 use crate::node::Lane;
 use crate::persist;
-use crate::server::blocks::sums::{Sum, add_change};
+use crate::server::blocks::sums::{Sum, add_change, add_frame};
 use crate::server::blocks::{Drain, DrainMethod, check_span};
 use crate::server::blocks::{Job, Part};
 use crate::server::config::ServerConfig;
@@ -413,7 +413,7 @@ impl LocalSteps {
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         let fragment = self.check_from_home(from, header.clock, changes)?;
-        changes.for_each(|index, value| add_change(&mut self.agreed[index], value));
+        add_frame(&mut self.agreed, changes);
         if header.last {
             self.finish(from, fragment, header.clock, store);
         }
@@ -456,13 +456,7 @@ impl LocalSteps {
 
     fn add_part(&mut self, of: DcId, fragment: usize, clock: Clock, changes: Changes<'_>) {
         let start = self.rounds.block(fragment, self.id.dc).start;
-        let part = self.sum(clock).part(of);
-        changes.for_each(|index, value| {
-            part.values[index - start] = value;
-            if value != 0.0 {
-                part.touched.insert(index - start);
-            }
-        });
+        self.sum(clock).receive(of, changes, start);
         if let Some(counts) = self.contributors.get_mut(fragment) {
             counts.on_part(of, start, changes);
         }
@@ -489,7 +483,7 @@ impl LocalSteps {
         }
 
         let step = self.outer[fragment].step(&total.values, start);
-        step.changes().for_each(|index, value| add_change(&mut self.agreed[index], value));
+        add_frame(&mut self.agreed, step.changes());
         self.send_to_all(BulkKind::Total, clock, step);
         self.finish(self.id.dc, fragment, clock, store);
     }

@@ -56,6 +56,7 @@ fn seeds() -> Vec<Seed> {
         clock: CLOCK,
         deltas: ShardDeltas::split(all, &layouts).remove(1),
         probed: vec![probed],
+        learning_rate_factor: Some(0.5),
     };
     let waited = (WaitReason::Announced { from: DcId(1), row: 7 }, Duration::from_millis(20));
     let copy = vec![1.0; layout.parameters()];

@@ -267,7 +267,7 @@ impl Cluster {
         };
         let probed = reply.probes.iter().map(measure).collect();
         self.probes.extend(reply.probes.into_iter().map(|probe| (worker.dc, probe)));
-        let message = WorkerMessage::Update { clock, deltas, probed };
+        let message = WorkerMessage::Update { clock, deltas, probed, learning_rate_factor: None };
         self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
         self.collect(worker.dc);
     }

@@ -136,6 +136,15 @@ pub trait Task: Send {
         true
     }
 
+    /// The learning rate of the latest iteration, divided by the largest of the iterations so far: 0 to 1. The hard
+    /// threshold decays with it in place of [`Application::learning_rate_factor`], at the rate of the data center's
+    /// worker whose factor is largest.
+    ///
+    /// For tasks whose schedule the application does not know, such as a script's. The default is `None`.
+    fn learning_rate_factor(&self) -> Option<f64> {
+        None
+    }
+
     /// Whether the task has no more to do. The run then ends in order, for all workers, and until it has stopped iterations
     /// of this task change nothing. Asked after each iteration. The default is `false`: stop rules end the run.
     fn has_ended(&self) -> bool {

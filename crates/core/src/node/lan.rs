@@ -56,7 +56,7 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
                 put_table_rows(rows, layout.rows_of(table), &mut out);
             }
         }
-        WorkerMessage::Update { clock, deltas, probed } => {
+        WorkerMessage::Update { clock, deltas, probed, learning_rate_factor } => {
             out.push(UPDATE);
             out.extend_from_slice(&clock.0.to_le_bytes());
             for (table, deltas) in deltas.tables() {
@@ -70,6 +70,10 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
                 for loss in [away, home, untrained] {
                     out.extend_from_slice(&loss.to_le_bytes());
                 }
+            }
+            out.push(u8::from(learning_rate_factor.is_some()));
+            if let Some(factor) = learning_rate_factor {
+                out.extend_from_slice(&factor.to_le_bytes());
             }
         }
         WorkerMessage::Reset => out.push(RESET),
@@ -121,7 +125,8 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
         }
         let foreign = LanError::PeerSentForeign { what: "deltas" };
         let deltas = ShardDeltas::checked(deltas, layout).ok_or(foreign)?;
-        WorkerMessage::Update { clock, deltas, probed }
+        let learning_rate_factor = reader.learning_rate_factor()?;
+        WorkerMessage::Update { clock, deltas, probed, learning_rate_factor }
     };
 
     reader.end()?;
@@ -209,11 +214,6 @@ pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, L
     Ok(RowsRead { clock, values, held, probes })
 }
 
-fn put_rows(rows: &[u32], out: &mut Vec<u8>) {
-    out.extend_from_slice(&(rows.len() as u32).to_le_bytes());
-    rows.iter().for_each(|row| out.extend_from_slice(&row.to_le_bytes()));
-}
-
 /// Rows of a table that has `count` rows in the shard. A list of all of them is not sent.
 fn put_table_rows(rows: &TableRows, count: usize, out: &mut Vec<u8>) {
     match rows {
@@ -223,6 +223,11 @@ fn put_table_rows(rows: &TableRows, count: usize, out: &mut Vec<u8>) {
         }
         _ => out.push(ALL),
     }
+}
+
+fn put_rows(rows: &[u32], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(rows.len() as u32).to_le_bytes());
+    rows.iter().for_each(|row| out.extend_from_slice(&row.to_le_bytes()));
 }
 
 fn put_values(values: &[f32], out: &mut Vec<u8>) {
@@ -262,6 +267,28 @@ impl<'a> Reader<'a> {
         match self.byte("the form of rows")? {
             found @ (ALL | LISTED) => Ok(found),
             found => Err(LanError::PeerSentUnknown { what: "form of rows", found, most: LISTED }),
+        }
+    }
+
+    fn table_rows(&mut self) -> Result<TableRows, LanError> {
+        match self.form()? {
+            ALL => Ok(TableRows::All),
+            _ => Ok(TableRows::Listed(self.rows()?.into())),
+        }
+    }
+
+    fn learning_rate_factor(&mut self) -> Result<Option<f64>, LanError> {
+        match self.byte("whether it has a learning rate")? {
+            0 => Ok(None),
+            1 => {
+                let factor = self.array("a learning rate").map(f64::from_le_bytes)?;
+                let foreign = LanError::PeerSentForeign { what: "shares of a learning rate" };
+                (0.0..=1.0).contains(&factor).then_some(Some(factor)).ok_or(foreign)
+            }
+            found => {
+                let what = "form of a learning rate";
+                Err(LanError::PeerSentUnknown { what, found, most: 1 })
+            }
         }
     }
 
@@ -327,6 +354,15 @@ mod tests {
             clock: Clock(8),
             deltas: deltas([&[0, 2, 6, 8], &[2]], &layout),
             probed: vec![probed],
+            learning_rate_factor: Some(0.25),
+        };
+
+        let tables = vec![TableDeltas::all(vec![0.5; 10]), TableDeltas::none()];
+        let whole = WorkerMessage::Update {
+            clock: Clock(9),
+            deltas: ShardDeltas::checked(Deltas { tables }, &layout).unwrap(),
+            probed: Vec::new(),
+            learning_rate_factor: None,
         };
 
         for message in [read, update, whole, WorkerMessage::Reset] {
@@ -337,6 +373,38 @@ mod tests {
                 assert!(decode_worker_message(&body[..length], &layout).is_err());
             }
         }
+    }
+
+    #[test]
+    fn a_learning_rate_that_is_no_share_of_the_largest_is_refused() {
+        let layout = layout(2);
+        for factor in [f64::NAN, -0.1, 1.1, f64::INFINITY] {
+            let message = WorkerMessage::Update {
+                clock: Clock(8),
+                deltas: deltas([&[], &[]], &layout),
+                probed: Vec::new(),
+                learning_rate_factor: Some(factor),
+            };
+            assert!(!message.fits(&layout));
+            let decoded = decode_worker_message(&encode_worker_message(&message, &layout), &layout);
+            assert!(matches!(decoded, Err(LanError::PeerSentForeign { .. })), "{factor}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_all_rows_is_not_sent() {
+        let layout = layout(2);
+        let listed = WorkerMessage::Update {
+            clock: Clock(8),
+            deltas: deltas([&[0, 2, 4, 6, 8], &[]], &layout),
+            probed: Vec::new(),
+            learning_rate_factor: None,
+        };
+        let body = encode_worker_message(&listed, &layout);
+        let read = decode_worker_message(&body, &layout).unwrap();
+        let WorkerMessage::Update { deltas, .. } = read else { panic!("it was an update") };
+        let rows: Vec<&TableRows> = deltas.tables().map(|(_, changes)| &changes.rows).collect();
+        assert_eq!(rows, [&TableRows::All, &TableRows::none()]);
     }
 
     #[test]
@@ -380,6 +448,7 @@ mod tests {
             clock: Clock(0),
             deltas: deltas([&[1], &[]], &whole),
             probed: Vec::new(),
+            learning_rate_factor: None,
         };
         let body = encode_worker_message(&message, &whole);
         let foreign = Err(LanError::PeerSentForeign { what: "deltas" });
@@ -409,6 +478,7 @@ mod tests {
                 clock: Clock(8),
                 deltas: deltas([&[0, 4], &[0, 2]], &layout),
                 probed: Vec::new(),
+                learning_rate_factor: None,
             };
             let mut body = encode_worker_message(&message, &layout);
             let at = at % body.len();

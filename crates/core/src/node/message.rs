@@ -26,6 +26,9 @@ pub enum WorkerMessage {
         deltas: ShardDeltas,
         /// The measurements of copies that servers requested.
         probed: Vec<Probed>,
+        /// The learning rate of the iteration, divided by the largest so far, 0 to 1, if only the task knows it
+        /// ([`Task::learning_rate_factor`](crate::application::Task::learning_rate_factor)).
+        learning_rate_factor: Option<f64>,
     },
     /// The worker has lost its state and restarts. The server discards a read of the worker that it holds back.
     Reset,
@@ -79,7 +82,10 @@ impl WorkerMessage {
     pub fn fits(&self, layout: &ShardLayout) -> bool {
         match self {
             Self::Read { rows, .. } => rows.fits(layout),
-            Self::Update { deltas, .. } => deltas.fits(layout),
+            Self::Update { deltas, learning_rate_factor, .. } => {
+                let is_share = |factor: &f64| (0.0..=1.0).contains(factor);
+                deltas.fits(layout) && learning_rate_factor.as_ref().is_none_or(is_share)
+            }
             Self::Reset => true,
         }
     }

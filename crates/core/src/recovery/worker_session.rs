@@ -152,7 +152,12 @@ mod tests {
     fn update(clock: u64) -> WorkerMessage {
         let deltas = Deltas::none(layout().model());
         let deltas = ShardDeltas::split(deltas, &[layout()]).remove(0);
-        WorkerMessage::Update { clock: Clock(clock), deltas, probed: Vec::new() }
+        WorkerMessage::Update {
+            clock: Clock(clock),
+            deltas,
+            probed: Vec::new(),
+            learning_rate_factor: None,
+        }
     }
 
     /// Hands messages to the session of a worker that has sent everything before clock 3.

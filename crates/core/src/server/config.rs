@@ -86,9 +86,16 @@ impl ServerConfig {
 }
 
 impl Schedule {
-    /// The hard threshold at `clock`, divided by that at clock 0.
-    pub(super) fn threshold_factor(&self, decay: Decay, clock: Clock) -> f64 {
-        decay.factor(clock, (self.learning_rate_factor)(clock), self.clocks_per_pass)
+    /// The hard threshold at `clock`, divided by that at clock 0. A learning rate that workers report replaces the
+    /// application's.
+    pub(super) fn threshold_factor(
+        &self,
+        decay: Decay,
+        clock: Clock,
+        reported: Option<f64>,
+    ) -> f64 {
+        let learning_rate_factor = reported.unwrap_or_else(|| (self.learning_rate_factor)(clock));
+        decay.factor(clock, learning_rate_factor, self.clocks_per_pass)
     }
 }
 

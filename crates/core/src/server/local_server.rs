@@ -16,6 +16,8 @@ pub(super) struct LocalServer {
     sync: LocalSync,
     /// The number of finished clocks, per worker.
     clocks: Vec<Clock>,
+    /// The learning rate of each worker's latest iteration, divided by its largest so far, if the worker reports it.
+    learning_rate_factors: Vec<Option<f64>>,
     held: Vec<HeldRead>,
 }
 
@@ -41,7 +43,8 @@ struct HeldRead {
 impl LocalServer {
     pub(super) fn new(dc: DcId, workers: usize, sync: LocalSync) -> Self {
         assert!(workers > 0, "a data center has a worker");
-        Self { dc, sync, clocks: vec![Clock::ZERO; workers], held: Vec::new() }
+        let (clocks, learning_rate_factors) = (vec![Clock::ZERO; workers], vec![None; workers]);
+        Self { dc, sync, clocks, learning_rate_factors, held: Vec::new() }
     }
 
     pub(super) fn on_read(&mut self, worker: WorkerId, clock: Clock, rows: ShardRows) {
@@ -51,6 +54,11 @@ impl LocalServer {
     /// Discards a worker's read without a reply.
     pub(super) fn forget_read(&mut self, worker: WorkerId) {
         self.held.retain(|read| read.worker != worker);
+    }
+
+    /// Records the learning rate of a worker's iteration, divided by its largest so far.
+    pub(super) fn on_learning_rate(&mut self, worker: WorkerId, factor: Option<f64>) {
+        self.learning_rate_factors[usize::from(worker.index)] = factor;
     }
 
     /// Records that a worker has finished the iteration that started at `clock`. Returns the data center's clock if it
@@ -117,6 +125,11 @@ impl LocalServer {
         &self.clocks
     }
 
+    /// The largest of the workers' learning rates, each divided by its largest so far. `None` if no worker reports one.
+    pub(super) fn learning_rate_factor(&self) -> Option<f64> {
+        self.learning_rate_factors.iter().flatten().copied().reduce(f64::max)
+    }
+
     /// The reason why the first held read waits.
     pub(super) fn waiting(&self) -> Option<WaitReason> {
         self.held.iter().find_map(|read| read.waiting.map(|(reason, _)| reason))
@@ -141,13 +154,16 @@ impl LocalServer {
 
 persist! {
     impl Persist<&ShardLayout> for LocalServer {
-        fn walk(Self { dc, sync: _, clocks, held }, walk, layout) {
+        fn walk(Self { dc, sync: _, clocks, learning_rate_factors, held }, walk, layout) {
             let (dc, workers) = (*dc, clocks.len());
             let fits = |read: &HeldRead| {
                 let worker = read.worker;
                 worker.dc == dc && usize::from(worker.index) < workers && read.rows.fits(layout)
             };
             walk.record_that("clocks", clocks, |found, _| found.len() == workers)?;
+            walk.record_that("learning_rate_factors", learning_rate_factors, |found, _| {
+                found.len() == workers && found.iter().flatten().all(|one| (0.0..=1.0).contains(one))
+            })?;
             walk.record_that("held", held, |found, _| found.iter().all(fits))
         }
     }
@@ -169,6 +185,28 @@ impl HeldRead {
             if !time.is_zero() {
                 self.held.push((reason, time));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_learning_rate_is_that_of_the_worker_whose_share_is_largest() {
+        let mut local = LocalServer::new(DcId(0), 2, LocalSync::Bsp);
+        let worker = |index| WorkerId { dc: DcId(0), index };
+        assert_eq!(local.learning_rate_factor(), None);
+
+        for (index, factor, expected) in [
+            (0, Some(0.25), Some(0.25)),
+            (1, Some(0.5), Some(0.5)),
+            (1, Some(0.125), Some(0.25)),
+            (0, None, Some(0.125)),
+        ] {
+            local.on_learning_rate(worker(index), factor);
+            assert_eq!(local.learning_rate_factor(), expected);
         }
     }
 }

@@ -44,7 +44,8 @@ pub use stats::{BrakeStats, LinkStats, Watermark};
 use guard::Guard;
 use handshake::Handshake;
 use local_server::LocalServer;
-use remote::{RemoteModel, remote_model};
+use read_buffers::ReadBuffers;
+use remote::{ClockFacts, RemoteModel, remote_model};
 
 /// An action that the driver carries out for a server.
 #[derive(Clone, Debug)]
@@ -99,8 +100,8 @@ pub struct Server {
     outputs: VecDeque<ServerOutput>,
     copy_ready: Clock,
     buffers: Buffers,
-}
     read_buffers: ReadBuffers,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Draining {
@@ -141,8 +142,8 @@ impl Server {
             outputs: VecDeque::new(),
             copy_ready: Clock::ZERO,
             buffers: Buffers::default(),
-        }
             read_buffers: ReadBuffers::default(),
+        }
     }
 
     /// Handles a message of a worker of this data center.
@@ -159,7 +160,8 @@ impl Server {
                 self.local.on_read(from, clock, rows);
             }
             WorkerMessage::Reset => self.local.forget_read(from),
-            WorkerMessage::Update { clock, deltas, probed } => {
+            WorkerMessage::Update { clock, deltas, probed, learning_rate_factor } => {
+                self.local.on_learning_rate(from, learning_rate_factor);
                 self.handle_update(now, from, clock, &deltas, &probed);
             }
         }
@@ -430,7 +432,11 @@ impl Server {
         }
 
         if let Some(finished) = self.local.on_update(from, clock) {
-            self.remote.on_clock(now, finished, &mut self.store, self.read_fraction);
+            let facts = ClockFacts {
+                read_fraction: self.read_fraction,
+                learning_rate_factor: self.local.learning_rate_factor(),
+            };
+            self.remote.on_clock(now, finished, &mut self.store, facts);
             self.outputs.push_back(ServerOutput::ClockFinished { clock: finished });
         }
 
@@ -513,13 +519,13 @@ persist! {
                 outputs,
                 copy_ready,
                 buffers: _,
+                read_buffers: _,
             },
             walk,
             (),
         ) {
             assert!(outputs.is_empty(), "a state is whole once outputs are polled");
             walk.flatten(store, ())?;
-                read_buffers: _,
             let layout = store.layout();
             walk.part("local", local, layout)?;
             walk.flatten(handshake, ())?;

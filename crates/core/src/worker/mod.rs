@@ -228,7 +228,8 @@ impl Worker {
         let probed = self.prober.as_mut().map_or_else(Vec::new, Prober::take_measured);
         for (shard, deltas) in ShardDeltas::split(deltas, &self.layouts).into_iter().enumerate() {
             let probed = probed.clone();
-            let message = WorkerMessage::Update { clock: self.clock, deltas, probed };
+            let (clock, learning_rate_factor) = (self.clock, self.task.learning_rate_factor());
+            let message = WorkerMessage::Update { clock, deltas, probed, learning_rate_factor };
             self.outputs
                 .push_back(WorkerOutput::ToServer { shard: ShardId(shard as u16), message });
         }
@@ -325,10 +326,10 @@ impl Worker {
         let rows = self.task.rows(self.clock);
         let requests: Vec<ShardRows> =
             self.layouts.iter().map(|layout| ShardRows::of(&rows, layout)).collect();
-        for (shard, rows) in requests.iter().enumerate() {
         if self.model.values.is_empty() && !takes_whole(&requests) {
             self.model = Model::zeros(self.model.layout().clone());
         }
+        for (shard, rows) in requests.iter().enumerate() {
             let message = WorkerMessage::Read { clock: self.clock, rows: rows.clone() };
             self.outputs
                 .push_back(WorkerOutput::ToServer { shard: ShardId(shard as u16), message });
@@ -407,11 +408,11 @@ impl State {
     }
 }
 
-fn total(held: &[(WaitReason, Duration)]) -> Duration {
 /// Whether the reply to the only request is the whole model, in its order.
 fn takes_whole(requests: &[ShardRows]) -> bool {
     matches!(requests, [only] if only.tables().all(|(_, rows)| *rows == TableRows::All))
 }
 
+fn total(held: &[(WaitReason, Duration)]) -> Duration {
     held.iter().map(|(_, time)| *time).sum()
 }

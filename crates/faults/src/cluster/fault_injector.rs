@@ -316,14 +316,15 @@ impl FaultInjector {
         layout: &ShardLayout,
     ) -> WorkerMessage {
         match message {
-            WorkerMessage::Update { clock, deltas, probed }
+            WorkerMessage::Update { clock, deltas, probed, learning_rate_factor }
                 if self.rejoined.remove(&(server, worker)) =>
             {
                 let mut tables: Vec<_> = deltas.tables().map(|(_, table)| table.clone()).collect();
                 let values = tables.iter_mut().flat_map(|table| &mut table.values);
                 values.for_each(|value| *value *= 2.0);
                 let doubled = ShardDeltas::checked(Deltas { tables }, layout);
-                WorkerMessage::Update { clock, deltas: doubled.unwrap_or(deltas), probed }
+                let deltas = doubled.unwrap_or(deltas);
+                WorkerMessage::Update { clock, deltas, probed, learning_rate_factor }
             }
             message => message,
         }

@@ -45,6 +45,15 @@ pub(super) fn remote_model(config: &ServerConfig, store: &ShardStore) -> Box<dyn
     }
 }
 
+/// What the workers of a data center have done in a clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClockFacts {
+    /// The share of the shard, 0 to 1, that a worker reads in a clock.
+    pub(super) read_fraction: f64,
+    /// The learning rate divided by the largest so far, 0 to 1, if workers report it.
+    pub(super) learning_rate_factor: Option<f64>,
+}
+
 /// One server's part of a remote model.
 ///
 /// The server calls it from one thread. It passes in events with the time, and then queries the actions. Every model
@@ -63,14 +72,12 @@ pub(super) trait RemoteModel:
     fn on_change(&mut self, clock: Clock, place: Range<usize>, change: &[f32], values: &mut [f32]);
 
     /// All workers of this data center have finished clock `finished`, which is at least 1.
-    ///
-    /// `read_fraction` is the share of the shard, 0 to 1, that a worker of this data center reads in a clock.
     fn on_clock(
         &mut self,
         now: Instant,
         finished: Clock,
         store: &mut ShardStore,
-        read_fraction: f64,
+        facts: ClockFacts,
     );
 
     /// Whether a read of `rows` by a worker at `clock` may be answered, and if not, what it waits for.

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::RemoteModel;
+use super::{ClockFacts, RemoteModel};
 use crate::codec::{Changes, quantise};
 use crate::node::Lane;
 use crate::persist;
@@ -100,7 +100,7 @@ impl RemoteModel for Exchange {
     }
 
     /// Schedules this data center's part of the clock for each home.
-    fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: f64) {
+    fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: ClockFacts) {
         let clock = Clock(finished.0 - 1);
         let parameters = self.global.len();
         let own = self.own.remove(&clock);

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::RemoteModel;
+use super::{ClockFacts, RemoteModel};
 use crate::codec::Changes;
 use crate::node::Lane;
 use crate::persist;
@@ -147,7 +147,7 @@ impl RemoteModel for LocalSteps {
     }
 
     /// Begins the round of this clock, if a fragment has one.
-    fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: f64) {
+    fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: ClockFacts) {
         for (to, link) in &mut self.links {
             let blocks = (0..self.rounds.fragments).map(|at| self.rounds.block(at, *to));
             let changes = blocks.map(|block| self.touched.count_range(block)).sum::<usize>();

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::RemoteModel;
+use super::{ClockFacts, RemoteModel};
 use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
 use crate::persist;
@@ -144,7 +144,7 @@ impl RemoteModel for Mirrors {
         now: Instant,
         finished: Clock,
         store: &mut ShardStore,
-        read_fraction: f64,
+        facts: ClockFacts,
     ) {
         self.clock = finished;
         self.server.on_clock(finished);
@@ -153,7 +153,7 @@ impl RemoteModel for Mirrors {
         }
         if self.drain.is_none() {
             let reached = self.reached(finished);
-            self.client.on_clock(now, finished, &reached, store, read_fraction);
+            self.client.on_clock(now, finished, &reached, store, facts);
         }
     }
 

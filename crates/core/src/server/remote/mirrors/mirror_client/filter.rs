@@ -42,15 +42,17 @@ impl Filter {
     }
 
     /// Updates the criteria of all tables at `clock`. A residual is `scale` times the change that it makes in the end.
-    /// `progress` is the sum of this data center's changes, per parameter.
+    /// `progress` is the sum of this data center's changes, per parameter. `learning_rate_factor` is what workers
+    /// report of their learning rate, if they do.
     pub(super) fn on_clock(
         &mut self,
         clock: Clock,
+        learning_rate_factor: Option<f64>,
         scale: f32,
         progress: &[f32],
         store: &ShardStore,
     ) {
-        let factor = self.schedule.threshold_factor(self.config.decay, clock);
+        let factor = self.schedule.threshold_factor(self.config.decay, clock, learning_rate_factor);
         let threshold =
             self.tightness.of_threshold(self.config.threshold * factor) * f64::from(scale);
         self.criteria = self.criteria_of(store.layout(), |range| {
@@ -126,5 +128,30 @@ impl Persist<&ShardLayout> for Filter {
             self.criteria_of(layout, |_| bars.next().unwrap_or_default())
         };
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Decay;
+    use crate::types::{Model, ModelLayout, TableLayout};
+
+    #[test]
+    fn a_reported_learning_rate_replaces_that_of_the_application() {
+        let table = TableLayout { name: "a".into(), rows: 2, width: 2 };
+        let layout = Arc::new(ModelLayout::new(vec![table]));
+        let shard = ShardLayout::all(&layout, 1).remove(0);
+        let store = ShardStore::new(shard, &Model::zeros(layout));
+        let config = AspConfig { decay: Decay::LearningRate, ..AspConfig::default() };
+        let schedule =
+            Schedule { learning_rate_factor: Box::new(|_| 0.5), clocks_per_pass: 1, momentum: 0.0 };
+        let mut filter = Filter::new(&config, None, Arc::new(schedule));
+
+        for (reported, expected) in [(None, 0.5), (Some(0.125), 0.125), (Some(1.0), 1.0)] {
+            filter.on_clock(Clock(3), reported, 1.0, &[0.0; 4], &store);
+            let threshold = (config.threshold * expected) as f32;
+            assert_eq!(filter.criteria()[0].threshold, threshold, "{reported:?}");
+        }
     }
 }

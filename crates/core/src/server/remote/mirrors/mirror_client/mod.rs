@@ -26,6 +26,7 @@ use crate::node::Lane;
 use crate::outbox::{Batch, Outbox, Ranked, Residuals, Sweep};
 use crate::persist;
 use crate::server::config::ServerConfig;
+use crate::server::remote::ClockFacts;
 use crate::server::stats::LinkStats;
 use crate::significance::{Parameters, Scratch, Selection, Take, select};
 use crate::store::{ShardStore, Touched};
@@ -155,7 +156,7 @@ impl MirrorClient {
 
     /// The data center has finished `clock`: filters the residuals, announces and reports.
     ///
-    /// `read_fraction` is the share of the shard that a worker of this data center reads in a clock. `reached` is the
+    /// `facts` is what its workers have done in the clock. `reached` is the
     /// clock of each clique that is reported once all significant updates of this ranking were sent.
     pub(super) fn on_clock(
         &mut self,
@@ -163,7 +164,7 @@ impl MirrorClient {
         clock: Clock,
         reached: &[Clock],
         store: &ShardStore,
-        read_fraction: f64,
+        facts: ClockFacts,
     ) {
         self.measure_clock_time(now);
         self.sources.on_clock();
@@ -176,7 +177,8 @@ impl MirrorClient {
             Sharing::Everything => mark(&mut self.peers, &self.touched, clock),
             Sharing::Released { filter, released, ranking } => {
                 let local = self.sources.local();
-                filter.on_clock(clock, 1.0, local, store);
+                let factor = facts.learning_rate_factor;
+                filter.on_clock(clock, factor, 1.0, local, store);
                 let parameters = Parameters { values: store.values(), local, shared: released };
                 let scratch = &mut self.scratch;
                 select(&parameters, filter.criteria(), Take::Hard, clock.0, scratch, ranking);
@@ -188,7 +190,8 @@ impl MirrorClient {
                 mark(&mut self.peers, &significant, clock);
             }
             Sharing::PerLink { filter } => {
-                filter.on_clock(clock, self.sources.scale(), self.sources.local(), store);
+                let (factor, scale) = (facts.learning_rate_factor, self.sources.scale());
+                filter.on_clock(clock, factor, scale, self.sources.local(), store);
                 for (clique, reached) in reached.iter().enumerate() {
                     self.rank(now, clique, *reached, Occasion::Clock, store);
                 }
@@ -196,7 +199,7 @@ impl MirrorClient {
         }
 
         self.touched.clear();
-        self.announce(clock, read_fraction);
+        self.announce(clock, facts.read_fraction);
         self.report();
     }
 

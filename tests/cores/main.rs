@@ -16,6 +16,7 @@ mod partial_partition;
 mod peers;
 mod rebuilding;
 mod returning_worker;
+mod stopping_worker;
 
 use gaia_core::sync::{
     AspConfig, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, Outer, Policy,

@@ -151,6 +151,10 @@ pub trait Task: Send {
         false
     }
 
+    /// The worker has stopped: it starts no further iteration, unless it is ordered to go on to a later clock. A task that
+    /// computes together with those of other workers can then let them go. The default does nothing.
+    fn on_stopped(&mut self) {}
+
     /// The mean loss of a complete, fresh copy over at most `examples` examples of this worker, and the work done.
     ///
     /// Every call uses the same examples, so that the losses of two copies can be compared. The loss excludes

@@ -300,6 +300,7 @@ impl Worker {
     }
 
     fn stop(&mut self, reading: Option<Reading>) {
+        self.task.on_stopped();
         self.state = State::Stopped { reading };
         self.outputs.push_back(WorkerOutput::Stopped { clock: self.clock });
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
@@ -72,18 +72,24 @@ class ArraysRun(Run):
         """The arrays, as views: what is written to them before :meth:`step` is what it sends."""
         return self._parameters.tree
 
-    def step(self, params: Any = None, *, examples: int = 1) -> Any:
+    def step(self, params: Any = None, *, examples: int = 1, rows: Mapping[str, Any] | None = None) -> Any:
         """Says that a step is done, and returns the arrays to go on with.
 
         Args:
             params: The arrays after the step, in the form of those that were given to :func:`gaia.join`. ``None`` where
                 :attr:`params` were changed in place; then those views are returned.
             examples: How many examples the step was made on.
+            rows: By the path of an array: the rows of its first dimension that steps read and change in the clock that begins
+                after this step, as an array or a list of whole numbers. Said with the last step of a clock. That clock reads
+                no other rows of these arrays, which stay what they were, and none of them may change.
+
+        Raises:
+            GaiaError: ``params`` have other names or shapes, or ``rows`` names no array or a row that it does not have.
         """
         if params is not None:
             self._parameters.take(params)
         self._examples += examples
-        self._stepped()
+        self._stepped(rows)
         return self.params if params is None else self._parameters.fresh()
 
 

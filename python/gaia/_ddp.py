@@ -22,6 +22,7 @@ class DdpRun(Run):
     """
 
     _parameters: Module
+    _takes_rows = False
 
     def __init__(
         self, parameters: Module, worker: Worker | None, evaluate: Evaluate, steps_per_clock: int

@@ -96,7 +96,7 @@ def named() -> NamedPlace | None:
         place = _gaia.place(run_file, data_center, int(index))
     except ValueError as error:
         raise GaiaError(str(error), 2) from None
-    number, size, is_server = place
+    number, size, is_server, _ = place
     has_server = is_server and os.environ.get("GAIA_ROLE") != "worker"
     return NamedPlace(run_file, data_center, int(index), number, size, has_server)
 

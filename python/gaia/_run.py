@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gaia import _gaia
 from gaia._errors import GaiaError, RunStopped
 from gaia._random import Streams
+from gaia._rows import Ahead, Rows, listed
 
 if TYPE_CHECKING:
     from gaia._place import Worker
@@ -57,6 +58,9 @@ class Run:
     comes back.
     """
 
+    #: Whether rows may be named: the batches of this process are all that its worker trains on.
+    _takes_rows = True
+
     def __init__(
         self,
         parameters: Parameters,
@@ -71,7 +75,12 @@ class Run:
         self._steps = 0
         self._examples = 0
         self._over = False
-        self._ending = False
+        #: Where the end of a clock finds the rows that the next one needs. ``None``: it needs all.
+        self._ahead: Ahead[Any] | None = None
+        #: Whether the clock has ended, and ends for the run once it is known which rows the next one needs.
+        self._waits = False
+        #: The rows that this clock has read. ``None``: all.
+        self._read: Rows | None = None
         #: The latest evaluation by this worker: its clock, the loss and the metric. Empty before the first.
         self.metrics: dict[str, float] = {}
         self.clock: int = 0
@@ -82,11 +91,58 @@ class Run:
         """Whether the run is over. The model then holds the final values, which are equal in all data centers."""
         return self._over
 
-    def __call__(self, loader: Iterable[T]) -> Iterator[T]:
-        """The batches of a loader, until the run is over. The examples of a batch are counted by its first dimension."""
+    def __call__(
+        self,
+        loader: Iterable[T],
+        rows: Mapping[str, Callable[[T], Any]] | None = None,
+        batches_per_clock: int | None = None,
+    ) -> Iterator[T]:
+        """The batches of a loader, until the run is over. The examples of a batch are counted by its first dimension.
+
+        Args:
+            loader: Gives the batches.
+            rows: By the name of a tensor: a function from a batch to the rows of its first dimension that a step on the batch
+                reads and changes, as a tensor, an array or a list of whole numbers. A clock then reads no other rows, which
+                stay what they were, and none of them may change. The loader is read one clock ahead, and a clock ends where
+                the loader ends.
+            batches_per_clock: With ``rows``: the batches between two exchanges, where a step is made on several. By default
+                as many as there are steps.
+
+        Raises:
+            GaiaError: ``rows`` names no tensor, or a row that the tensor does not have.
+        """
         if self._over:
             return
-        for batch in loader:
+        if rows is not None and not self._takes_rows:
+            raise GaiaError("run(loader, rows=...) in one of several processes of a data center, expected one process a worker", 2)
+        if rows is None or self._worker is None:
+            yield from self._counted(loader)
+            return
+        batches = self._steps_per_clock if batches_per_clock is None else batches_per_clock
+        if batches < 1:
+            raise GaiaError(f"batches_per_clock is {batches}, expected at least 1", 2)
+        ahead = Ahead(loader, rows, batches, self._parameters.tensors)
+        self._ahead = ahead
+        try:
+            while (needed := ahead.name()) is not None:
+                # After a clock that has read all rows, each is at hand. After one that has read others, a clock ends early:
+                # the batches that it was read for are used up, or were never used.
+                if self._waits or (self._read is not None and self._read is not needed):
+                    self._exchange(needed)
+                yield from self._counted(ahead.take())
+                if self._over:
+                    return
+        finally:
+            if self._ahead is ahead:
+                self._ahead = None
+
+    def _counted(self, batches: Iterable[T]) -> Iterator[T]:
+        """Batches until the run is over, whose examples are counted."""
+        if self._waits:
+            self._exchange(None)
+        if self._over:
+            return
+        for batch in batches:
             self._examples += _examples_of(batch)
             yield batch
             if self._over:
@@ -99,8 +155,10 @@ class Run:
         """
         if self._worker is None:
             self._over = True
-        elif not self._over:
-            self._ending = True
+            return
+        if self._waits:
+            self._exchange(None)
+        if not self._over:
             self._worker.exchange.end()
             self._serve()
 
@@ -131,22 +189,39 @@ class Run:
         self._metric = metric
         self._serve()
 
-    def _stepped(self) -> None:
-        """A step of the optimizer has been done."""
+    def _stepped(self, rows: Mapping[str, Any] | None = None) -> None:
+        """A step of the optimizer has been done. ``rows`` are those that the next clock needs, if this one ends here."""
         if self._over:
             return
         self._steps += 1
         self._parameters.check()
-        if self._steps % self._steps_per_clock == 0:
-            examples, self._examples = self._examples, 0
-            self._end_clock(examples)
+        said = None if rows is None else listed(rows, self._parameters.tensors)
+        # A clock that waits for the names of rows takes further steps as well.
+        if self._steps < self._steps_per_clock:
+            return
+        if said is None and self._ahead is not None:
+            said = self._ahead.name()
+            if said is None:
+                self._waits = True
+                return
+        self._exchange(said)
+
+    def _exchange(self, needed: Rows | None) -> None:
+        """Ends a clock. The next one needs these rows. ``None``: all."""
+        examples, steps = self._examples, self._steps
+        self._examples, self._steps, self._waits = 0, 0, False
+        self._read = needed
+        self._end_clock(examples or steps)
 
     def _end_clock(self, examples: int) -> None:
         """Sends what has changed in a clock, and takes what others have changed."""
         self.clock += 1
         if self._worker is not None:
             self._parameters.store()
-            self._worker.exchange.iterated(examples or self._steps_per_clock)
+            try:
+                self._worker.exchange.iterated(examples, self._read)
+            except ValueError as error:
+                raise GaiaError(str(error), 2) from None
             self._serve()
 
     def _serve(self) -> None:
@@ -159,9 +234,6 @@ class Run:
                 self._over = True
                 raise RunStopped(worker.reason() or STOPPED)
             parameters.load()
-            if request == "iterate" and self._ending:
-                worker.exchange.end()
-                continue
             if request == "iterate":
                 self.clock = clock
                 return

@@ -1,26 +1,43 @@
 //! Where a script and the nodes of a run meet: the script declares its tensors, then answers one request after the other.
 //!
-//! A script runs in a thread of its own, and waits here for requests. Who asks holds the turn until the script has answered.
-//! So nobody else writes the script's buffer while the script reads it, and a script does one thing at a time.
+//! A script runs in a thread of its own, and waits here for requests. Several may be waiting for it: an iteration, and an
+//! evaluation beside it. A request's values are written into the script's buffer when the script takes the request, and the
+//! next request waits until what the buffer holds after the answer has been read. So nobody else writes the script's buffer
+//! while the script reads it, and a script does one thing at a time.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::parts::NamedRows;
 use crate::tables::Tensor;
 
 /// What a script declares before its first step.
 pub(crate) struct Declaration {
     pub(crate) tensors: Vec<Tensor>,
-    /// All values of the tensors, one after the other. The script's parameters, or what it copies them from and to.
+    /// All values of the tensors, one after the other, or those of the rows that the worker holds. The script's parameters,
+    /// or what it copies them from and to.
     pub(crate) values: PyBuffer<f32>,
     /// The values as the script has rounded them when it took them up, where it keeps others than those of `values`.
     pub(crate) rounded: Option<PyBuffer<f32>>,
+    /// Where the workers of a data center share the model among them: what this one has of it.
+    pub(crate) share: Option<Share>,
     pub(crate) settings: Settings,
+}
+
+/// What a worker has of a model that the workers of its data center share.
+pub(crate) struct Share {
+    /// Of each tensor: the rows of its first dimension that the worker holds.
+    pub(crate) rows: Vec<Range<usize>>,
+    /// Whether the worker sends changes of statistics, of which all workers hold all.
+    pub(crate) sends_statistics: bool,
+    /// The values of the whole model, until they have been taken.
+    pub(crate) whole: Mutex<Option<PyBuffer<f32>>>,
 }
 
 /// What a script says about its training.
@@ -32,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) momentum: f64,
     /// Whether changes are divided by the number of workers.
     pub(crate) average: bool,
+    /// Whether the workers of each data center share one copy of the model among them.
+    pub(crate) sharded: bool,
 }
 
 /// A question to a script. `values` of its declaration hold the model that it is about.
@@ -68,20 +87,27 @@ pub(crate) struct Exchange {
     size: usize,
     state: Mutex<State>,
     changed: Condvar,
-    /// Held by who asks, until the script has answered.
-    turn: Mutex<()>,
 }
-
-/// Who waits for an answer.
-type Asker = Sender<Result<Answer, String>>;
 
 #[derive(Default)]
 struct State {
-    declaration: Option<Declaration>,
-    /// The request that the script has not seen. There is one at most: who asks holds the turn.
-    asked: Option<(Request, Asker)>,
-    /// The request that the script works on.
-    current: Option<Asker>,
+    declaration: Option<Arc<Declaration>>,
+    /// The rows that the next iteration needs.
+    named: NamedRows,
+    /// The requests that the script has not taken, in their order, each with the number of who asks.
+    asked: VecDeque<(u64, Request)>,
+    /// How many have asked.
+    askers: u64,
+    /// What the script waits for, while it waits.
+    wanted: Option<Wanted>,
+    /// The request that the script works on, until its asker has read the answer.
+    current: Option<u64>,
+    /// The request that the script works on, until the script knows.
+    handed: Option<Request>,
+    /// The answer to it.
+    answer: Option<Answer>,
+    /// Whether the worker starts no further iteration.
+    stopped: bool,
     /// Whether the script has no more to do.
     ended: bool,
     /// Why the script has failed.
@@ -90,84 +116,152 @@ struct State {
     closed: bool,
 }
 
+/// What a script waits for.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    /// The name of the one request that it takes. `None`: any.
+    only: Option<&'static str>,
+    /// Whether it wants to know that its worker has stopped.
+    stop: bool,
+}
+
+impl Wanted {
+    fn takes(self, request: Request) -> bool {
+        self.only.is_none_or(|only| only == request.told().0)
+    }
+}
+
+impl Request {
+    /// The name of the request, and its clock.
+    fn told(self) -> (&'static str, u64) {
+        match self {
+            Self::Iterate { clock } => (ITERATE, clock),
+            Self::Evaluate => ("evaluate", 0),
+            Self::Finish => ("finish", 0),
+        }
+    }
+
+    fn is_iteration(self) -> bool {
+        matches!(self, Self::Iterate { .. })
+    }
+}
+
 impl Exchange {
     pub(crate) fn new(rank: usize, size: usize) -> Self {
-        let (state, changed, turn) = (Mutex::default(), Condvar::new(), Mutex::default());
-        Self { rank, size, state, changed, turn }
+        Self { rank, size, state: Mutex::default(), changed: Condvar::new() }
     }
 
     pub(crate) fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Waits for the declaration of the script, and shows it.
+    /// Waits for the declaration of the script.
     ///
     /// # Errors
     /// Why the script has failed, or that it has ended without one.
-    pub(crate) fn declared<T>(&self, show: impl FnOnce(&Declaration) -> T) -> Result<T, String> {
+    pub(crate) fn declared(&self) -> Result<Arc<Declaration>, String> {
         let mut state = self.lock();
         loop {
             if let Some(reason) = &state.failed {
                 return Err(reason.clone());
             }
             if let Some(declaration) = &state.declaration {
-                return Ok(show(declaration));
+                return Ok(declaration.clone());
             }
             if state.ended {
                 return Err("the script has ended without gaia.join(...)".into());
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.wait_for_change(state);
         }
     }
 
-    /// Hands a model to the script, asks about it, and shows what the script's buffers hold after its answer.
+    /// Waits until the script takes a request, writes its values, and shows what the script's buffers hold after its answer.
+    ///
+    /// Of an iteration that a script that has ended is asked for, `show` alone is called.
     ///
     /// # Errors
-    /// Why the script has failed.
+    /// Why the script has failed, and what `write` and `show` find wrong.
     pub(crate) fn ask<T>(
         &self,
         request: Request,
-        model: &[f32],
-        show: impl FnOnce(Python<'_>, Answer, &Declaration) -> PyResult<T>,
+        write: impl FnOnce(Python<'_>, &Declaration) -> PyResult<()>,
+        show: impl FnOnce(Python<'_>, Answer, &Declaration) -> Result<T, String>,
     ) -> Result<T, String> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let receiver = self.hand(request, model)?;
-        let closed = || Err("the script is gone".to_owned());
-        let answer = receiver.recv().unwrap_or_else(|_| closed())?;
-        Python::attach(|py| {
-            let state = self.lock();
-            let declaration = state.declaration.as_ref().expect("only who has declared is asked");
-            show(py, answer, declaration).map_err(|error| error.to_string())
-        })
+        let declaration = self.declared()?;
+        if !self.enter(request)? {
+            return Python::attach(|py| show(py, Answer::Ended, &declaration));
+        }
+
+        let written = Python::attach(|py| write(py, &declaration));
+        let written = written.map_err(|error| error.to_string());
+        let answer = written.and_then(|()| self.hand(request));
+        let shown = answer.and_then(|answer| Python::attach(|py| show(py, answer, &declaration)));
+        self.lock().current = None;
+        self.changed.notify_all();
+        shown
     }
 
-    /// Writes the model into the script's buffer, and leaves the request for it.
-    fn hand(
-        &self,
-        request: Request,
-        model: &[f32],
-    ) -> Result<Receiver<Result<Answer, String>>, String> {
-        let (sender, receiver) = channel();
-        Python::attach(|py| {
-            let mut state = self.lock();
+    /// Waits until the script takes this request. False: the script has ended and takes no iteration.
+    fn enter(&self, request: Request) -> Result<bool, String> {
+        let mut state = self.lock();
+        state.askers += 1;
+        let own = state.askers;
+        state.asked.push_back((own, request));
+        self.changed.notify_all();
+
+        loop {
+            let has_ended = state.ended && request.is_iteration();
+            let failed = state.failed.clone();
+            let is_taken = state.takes(own);
+            if has_ended || failed.is_some() || is_taken {
+                state.asked.retain(|(asker, _)| *asker != own);
+            }
+            if let Some(reason) = failed {
+                return Err(reason);
+            }
+            if has_ended {
+                return Ok(false);
+            }
+            if is_taken {
+                (state.current, state.answer) = (Some(own), None);
+                return Ok(true);
+            }
+            state = self.wait_for_change(state);
+        }
+    }
+
+    /// Tells the script that its buffers hold the values of the request that it takes, and waits for the answer.
+    fn hand(&self, request: Request) -> Result<Answer, String> {
+        let mut state = self.lock();
+        if state.answer.is_none() {
+            state.handed = Some(request);
+            self.changed.notify_all();
+        }
+        loop {
+            if let Some(answer) = state.answer.take() {
+                return Ok(answer);
+            }
             if let Some(reason) = &state.failed {
                 return Err(reason.clone());
             }
-            let Some(declaration) = &state.declaration else {
-                return Err("the script has declared nothing".into());
-            };
-            let copied = declaration.values.copy_from_slice(py, model);
-            copied.map_err(|error| error.to_string())?;
-            state.asked = Some((request, sender));
-            Ok(())
-        })?;
-        self.changed.notify_all();
-        Ok(receiver)
+            state = self.wait_for_change(state);
+        }
+    }
+
+    /// The rows that the script's next iteration needs.
+    pub(crate) fn named(&self) -> NamedRows {
+        self.lock().named.clone()
     }
 
     /// Whether the script has no more to do.
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().ended
+    }
+
+    /// Tells the script that its worker starts no further iteration, unless it has to go on after all.
+    pub(crate) fn stop(&self) {
+        self.lock().stopped = true;
+        self.changed.notify_all();
     }
 
     /// Tells the script that nobody asks any more.
@@ -181,18 +275,66 @@ impl Exchange {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(&self, answer: Result<Answer, String>) {
-        if let Some(asker) = self.lock().current.take() {
-            // Who has asked may be gone with its run.
-            let _gone = asker.send(answer);
+    fn wait_for_change<'state>(
+        &self,
+        state: MutexGuard<'state, State>,
+    ) -> MutexGuard<'state, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, answer: Answer) {
+        self.lock().give(answer);
+        self.changed.notify_all();
+    }
+}
+
+impl State {
+    /// Whether the script takes the request of this asker: it is the first that the script waits for.
+    fn takes(&self, asker: u64) -> bool {
+        let Some(wanted) = self.wanted.filter(|_| self.current.is_none()) else { return false };
+        let first = self.asked.iter().find(|(_, request)| wanted.takes(*request));
+        first.is_some_and(|(first, _)| *first == asker)
+    }
+
+    /// Answers the request that the script works on, if there is one.
+    fn give(&mut self, answer: Answer) {
+        self.handed = None;
+        if self.current.is_some() {
+            self.answer = Some(answer);
         }
+    }
+
+    /// Whether a script that waits is told something.
+    fn has_news(&self, wanted: Wanted) -> bool {
+        self.handed.is_some() || self.closed || self.is_at_rest(wanted)
+    }
+
+    /// What a script that waits is told, if there is something.
+    fn news(&mut self, wanted: Wanted) -> Option<(&'static str, u64)> {
+        if let Some(request) = self.handed.take() {
+            return Some(request.told());
+        }
+        if self.closed {
+            return Some(("closed", 0));
+        }
+        self.is_at_rest(wanted).then_some(("stop", 0))
+    }
+
+    /// Whether the worker has stopped and the script wants to know. A request that is on its way to the script comes first.
+    fn is_at_rest(&self, wanted: Wanted) -> bool {
+        let mut asked = self.asked.iter().map(|(_, request)| *request);
+        let is_idle = self.current.is_none() && !asked.any(|request| wanted.takes(request));
+        wanted.stop && self.stopped && is_idle
     }
 }
 
 #[pymethods]
 impl Exchange {
     /// Declares the tensors of the script, by name and shape, and the buffer of their values. The last ones may be statistics.
-    #[pyo3(signature = (tensors, statistics, values, rounded, metric, higher_is_better, momentum, average))]
+    ///
+    /// Where the workers of each data center share the model, `sharded`, a worker of several in its data center has a `share`:
+    /// the rows of each tensor that it holds, whether it sends changes of statistics, and the values of the whole model.
+    #[pyo3(signature = (tensors, statistics, values, rounded, metric, higher_is_better, momentum, average, sharded=false, share=None))]
     #[allow(clippy::too_many_arguments, reason = "called from one place, with keywords")]
     fn declare(
         &self,
@@ -204,6 +346,8 @@ impl Exchange {
         higher_is_better: bool,
         momentum: f64,
         average: bool,
+        sharded: bool,
+        share: Option<(Vec<(usize, usize)>, bool, Bound<'_, PyAny>)>,
     ) -> PyResult<()> {
         let weights = tensors.len().saturating_sub(statistics);
         let tensor = |(at, (name, shape)): (usize, (String, Vec<usize>))| Tensor {
@@ -213,92 +357,148 @@ impl Exchange {
         };
         let tensors: Vec<Tensor> = tensors.into_iter().enumerate().map(tensor).collect();
         let count: usize = tensors.iter().map(Tensor::len).sum();
-        let buffer = |buffer: &Bound<'_, PyAny>| {
-            let buffer = PyBuffer::<f32>::get(buffer)?;
-            if buffer.readonly() || !buffer.is_c_contiguous() {
-                return Err(PyBufferError::new_err("expected a contiguous buffer to write to"));
-            }
-            match buffer.item_count() {
-                found if found == count => Ok(buffer),
-                found => {
-                    Err(PyValueError::new_err(format!("found {found} values, expected {count}")))
-                }
+        let (share, held) = match share {
+            None => (None, count),
+            Some((rows, sends_statistics, whole)) => {
+                let rows = rows_of_share(&tensors, &rows)?;
+                let held = tensors.iter().zip(&rows).map(|(one, rows)| one.len_of(rows)).sum();
+                let whole = Mutex::new(Some(buffer_of(&whole, count)?));
+                (Some(Share { rows, sends_statistics, whole }), held)
             }
         };
-        let (values, rounded) = (buffer(values)?, rounded.map(buffer).transpose()?);
-        let settings = Settings { metric: (metric, higher_is_better), momentum, average };
+        let values = buffer_of(values, held)?;
+        let rounded = rounded.map(|rounded| buffer_of(rounded, held)).transpose()?;
+        let settings = Settings { metric: (metric, higher_is_better), momentum, average, sharded };
         let mut state = self.lock();
         if state.declaration.is_some() {
             return Err(PyRuntimeError::new_err(
                 "gaia.join(...) was called before, expected one call",
             ));
         }
-        state.declaration = Some(Declaration { tensors, values, rounded, settings });
+        state.declaration =
+            Some(Arc::new(Declaration { tensors, values, rounded, share, settings }));
         drop(state);
         self.changed.notify_all();
         Ok(())
     }
 
     /// Waits for the next request: `("iterate", clock)`, `("evaluate", 0)`, `("finish", 0)`, or `("closed", 0)` once nobody
-    /// asks any more.
-    fn wait(&self, py: Python<'_>) -> PyResult<(&'static str, u64)> {
+    /// asks any more. `only` names the one request that is taken. With `stop` the answer may be `("stop", 0)`: the worker
+    /// starts no further iteration.
+    #[pyo3(signature = (only=None, stop=false))]
+    fn wait(
+        &self,
+        py: Python<'_>,
+        only: Option<&str>,
+        stop: bool,
+    ) -> PyResult<(&'static str, u64)> {
+        let only = match only {
+            None => None,
+            Some(name) => {
+                let known = REQUESTS.into_iter().find(|known| *known == name);
+                let known = known
+                    .ok_or_else(|| PyValueError::new_err(format!("`{name}` is no request")))?;
+                Some(known)
+            }
+        };
+        let wanted = Wanted { only, stop };
         loop {
-            let asked = py.detach(|| {
-                let state = self.lock();
-                let waits = |state: &mut State| state.asked.is_none() && !state.closed;
-                let waited = self.changed.wait_timeout_while(state, SIGNALS_EVERY, waits);
+            let told = py.detach(|| {
+                let mut state = self.lock();
+                state.wanted = Some(wanted);
+                self.changed.notify_all();
+                let nothing = |state: &mut State| !state.has_news(wanted);
+                let waited = self.changed.wait_timeout_while(state, SIGNALS_EVERY, nothing);
                 let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-                if let Some((request, asker)) = state.asked.take() {
-                    state.current = Some(asker);
-                    return Some(Some(request));
-                }
-                state.closed.then_some(None)
+                state.wanted = None;
+                state.news(wanted)
             });
-            match asked {
-                Some(Some(Request::Iterate { clock })) => return Ok(("iterate", clock)),
-                Some(Some(Request::Evaluate)) => return Ok(("evaluate", 0)),
-                Some(Some(Request::Finish)) => return Ok(("finish", 0)),
-                Some(None) => return Ok(("closed", 0)),
+            match told {
+                Some(told) => return Ok(told),
                 None => py.check_signals()?,
             }
         }
     }
 
-    /// Answers that the iteration has run.
-    fn iterated(&self, examples: u64) {
-        self.answer(Ok(Answer::Iterated { examples }));
+    /// Answers that the iteration has run. `rows` are those that the next one needs, by tensors' numbers; without it, and of
+    /// other tensors, it needs all.
+    #[pyo3(signature = (examples, rows=None))]
+    fn iterated(
+        &self,
+        py: Python<'_>,
+        examples: u64,
+        rows: Option<Vec<(usize, PyBuffer<i64>)>>,
+    ) -> PyResult<()> {
+        let named = match rows {
+            None => NamedRows::default(),
+            Some(rows) => {
+                let declaration = self.declared().map_err(PyRuntimeError::new_err)?;
+                let list = |(tensor, rows): (usize, PyBuffer<i64>)| Ok((tensor, rows.to_vec(py)?));
+                let rows = rows.into_iter().map(list).collect::<PyResult<Vec<_>>>()?;
+                NamedRows::new(&declaration.tensors, rows).map_err(PyValueError::new_err)?
+            }
+        };
+        let mut state = self.lock();
+        state.named = named;
+        state.give(Answer::Iterated { examples });
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
     }
 
     /// Answers an evaluation.
     fn evaluated(&self, loss: f64, metric: f64, weight: f64) {
-        self.answer(Ok(Answer::Evaluated { loss, metric, weight }));
+        self.answer(Answer::Evaluated { loss, metric, weight });
     }
 
     /// Answers that the final model has been taken.
     fn taken(&self) {
-        self.answer(Ok(Answer::Taken));
+        self.answer(Answer::Taken);
     }
 
-    /// The script has no more to do. Answers an iteration that waits for it.
+    /// The script has no more to do. Answers an iteration that waits for it, and all later ones.
     fn end(&self) {
-        self.lock().ended = true;
+        let mut state = self.lock();
+        state.ended = true;
+        state.give(Answer::Ended);
+        drop(state);
         self.changed.notify_all();
-        self.answer(Ok(Answer::Ended));
     }
 
-    /// The script has failed.
+    /// The script has failed. So does who waits for it.
     fn fail(&self, reason: String) {
-        {
-            let mut state = self.lock();
-            state.failed = Some(reason.clone());
-            if let Some((_, asker)) = state.asked.take() {
-                state.current = Some(asker);
-            }
-        }
+        self.lock().failed = Some(reason);
         self.changed.notify_all();
-        self.answer(Err(reason));
     }
 }
+
+/// A buffer of `count` values that may be written.
+fn buffer_of(buffer: &Bound<'_, PyAny>, count: usize) -> PyResult<PyBuffer<f32>> {
+    let buffer = PyBuffer::<f32>::get(buffer)?;
+    if buffer.readonly() || !buffer.is_c_contiguous() {
+        return Err(PyBufferError::new_err("expected a contiguous buffer to write to"));
+    }
+    match buffer.item_count() {
+        found if found == count => Ok(buffer),
+        found => Err(PyValueError::new_err(format!("found {found} values, expected {count}"))),
+    }
+}
+
+/// The rows of each tensor that a worker holds.
+fn rows_of_share(tensors: &[Tensor], rows: &[(usize, usize)]) -> PyResult<Vec<Range<usize>>> {
+    let fits = |(tensor, (start, end)): (&Tensor, &(usize, usize))| {
+        start <= end && *end <= tensor.first_dimension()
+    };
+    if rows.len() != tensors.len() || !tensors.iter().zip(rows).all(fits) {
+        return Err(PyValueError::new_err(format!("{rows:?} are no rows of the tensors")));
+    }
+    Ok(rows.iter().map(|(start, end)| *start..*end).collect())
+}
+
+const ITERATE: &str = "iterate";
+
+/// The names of requests.
+const REQUESTS: [&str; 3] = [ITERATE, "evaluate", "finish"];
 
 /// How often a script that waits looks for signals, such as Ctrl-C.
 const SIGNALS_EVERY: Duration = Duration::from_millis(100);

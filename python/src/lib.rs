@@ -4,6 +4,7 @@
 //! is an application of the run (`program.rs`), and meets its nodes at an exchange (`exchange.rs`).
 
 mod exchange;
+mod parts;
 mod program;
 mod scripts;
 mod tables;
@@ -63,10 +64,14 @@ fn try_run(
     }
 }
 
-/// The rank of a worker of a data center, the number of all workers, and whether the data center has a server
-/// of the same number.
+/// The rank of a worker of a data center, the number of all workers, whether the data center has a server of the same number,
+/// and the number of its workers.
 #[pyfunction]
-fn place(run_file: PathBuf, data_center: &str, index: usize) -> PyResult<(usize, usize, bool)> {
+fn place(
+    run_file: PathBuf,
+    data_center: &str,
+    index: usize,
+) -> PyResult<(usize, usize, bool, usize)> {
     let external = Override::parse("app.kind=external");
     let read = external.and_then(|kind| RunFile::read(&run_file, &[kind])?.plan());
     let plan = read.map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -82,7 +87,8 @@ fn place(run_file: PathBuf, data_center: &str, index: usize) -> PyResult<(usize,
         let text = format!("GAIA_INDEX is `{index}`, expected 0 to {most} for {data_center}");
         return Err(PyValueError::new_err(text));
     }
-    Ok((topology.first_worker(dc) + index, topology.workers(), index < own.servers))
+    let rank = topology.first_worker(dc) + index;
+    Ok((rank, topology.workers(), index < own.servers, own.workers))
 }
 
 /// Writes tensors, by name and shape, to a safetensors file. `values` holds those of all, one tensor after the other.

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 
 use crate::exchange::{Answer, Declaration, Exchange, Request, Settings};
-use crate::tables::{Tensor, deltas, layout, model};
+use crate::parts::{Iteration, NamedRows, Parts};
+use crate::tables::{Tensor, layout, model};
 use gaia::{
     Aggregation, Application, ApplicationError, Clock, Deltas, Direction, EvaluationSums, Metric,
     Model, ModelLayout, RowSet, Seed, Task, WeightedSum, Work,
@@ -19,7 +20,10 @@ pub(crate) struct Starter {
     pub(crate) start: Py<PyAny>,
     pub(crate) script: Option<PathBuf>,
     pub(crate) seed: u64,
-    pub(crate) size: usize,
+    /// The number of workers of each data center.
+    pub(crate) workers: Vec<usize>,
+    /// Whether each worker is a process of its own.
+    pub(crate) is_real: bool,
 }
 
 /// A model that a script declares, and the runs of the script.
@@ -42,31 +46,51 @@ struct Script(Py<Exchange>);
 struct ScriptTask {
     script: Arc<Script>,
     layout: Arc<ModelLayout>,
+    parts: Parts,
     share: f32,
+    /// The rows that the current clock has read.
+    read: NamedRows,
+    /// The values of the script after its latest iteration, with those that were read since then.
+    held: Vec<f32>,
     /// The values after an iteration. Kept, so that its pages are at hand in the next.
     after: Vec<f32>,
 }
 
 impl Starter {
-    /// Starts the script of a worker, and waits until it has declared its model.
-    fn start<T>(
-        &self,
-        rank: usize,
-        show: impl FnOnce(Python<'_>, &Declaration) -> PyResult<T>,
-    ) -> Result<(Arc<Script>, T), String> {
+    /// The number of workers.
+    fn size(&self) -> usize {
+        self.workers.iter().sum()
+    }
+
+    /// The number of workers in the data center of a worker.
+    fn workers_beside(&self, rank: usize) -> usize {
+        let mut first = 0;
+        let of_rank = self.workers.iter().find(|workers| {
+            first += **workers;
+            rank < first
+        });
+        of_rank.copied().unwrap_or(1)
+    }
+
+    /// Starts the script of a worker, and waits until it has declared its model. Returns the script, the declaration and the
+    /// initial values of the whole model.
+    fn start(&self, rank: usize) -> Result<(Arc<Script>, Arc<Declaration>, Vec<f32>), String> {
         let script = Python::attach(|py| {
-            let exchange = Py::new(py, Exchange::new(rank, self.size))?;
+            let exchange = Py::new(py, Exchange::new(rank, self.size()))?;
             self.start.call1(py, (exchange.clone_ref(py), self.script.clone(), self.seed))?;
             Ok(Arc::new(Script(exchange)))
         });
         let script = script.map_err(|error: PyErr| error.to_string())?;
-        // The lock of the exchange is not held while the GIL is waited for.
-        script.0.get().declared(|_| ())?;
-        let shown = Python::attach(|py| {
-            let shown = script.0.get().declared(|declaration| show(py, declaration))?;
-            shown.map_err(|error| error.to_string())
-        })?;
-        Ok((script, shown))
+        let declaration = script.0.get().declared()?;
+        let initial = Python::attach(|py| match &declaration.share {
+            None => declaration.values.to_vec(py),
+            Some(share) => {
+                let whole = share.whole.lock().unwrap_or_else(PoisonError::into_inner).take();
+                whole.map_or_else(|| Ok(Vec::new()), |whole| whole.to_vec(py))
+            }
+        });
+        let initial = initial.map_err(|error| error.to_string())?;
+        Ok((script, declaration, initial))
     }
 }
 
@@ -76,15 +100,13 @@ impl Program {
     /// # Errors
     /// Why the script has failed, or that its tensors are no model.
     pub(crate) fn start(starter: Starter, rank: usize) -> Result<Self, String> {
-        let (script, declared) = starter.start(rank, |py, declaration| {
-            let Declaration { tensors, values, settings, .. } = declaration;
-            Ok((tensors.clone(), values.to_vec(py)?, settings.clone()))
-        })?;
-        let (tensors, initial, settings) = declared;
+        let (script, declaration, initial) = starter.start(rank)?;
+        let Declaration { tensors, settings, .. } = &*declaration;
+        let (tensors, settings) = (tensors.clone(), settings.clone());
         check(&tensors)?;
-        let scripts = (0..starter.size).map(|_| None).collect();
+        let scripts = (0..starter.size()).map(|_| None).collect();
         Ok(Self {
-            layout: layout(&tensors),
+            layout: layout(&tensors, settings.sharded),
             starter,
             tensors,
             initial,
@@ -101,11 +123,31 @@ impl Program {
         if let Some(first) = first {
             return Ok(first);
         }
-        let (script, (tensors, values)) = self.starter.start(worker, |py, declaration| {
-            Ok((declaration.tensors.clone(), declaration.values.to_vec(py)?))
-        })?;
-        self.check_alike(worker, &tensors, &values)?;
+        let (script, declaration, values) = self.starter.start(worker)?;
+        self.check_alike(worker, &declaration.tensors, &values)?;
         Ok(script)
+    }
+
+    /// What changes of a worker are multiplied by: one part in the number of workers that hold a row.
+    ///
+    /// # Errors
+    /// That a worker of several in its data center holds the whole model, where they should share it.
+    fn share_of(&self, worker: usize, declaration: &Declaration) -> Result<f32, String> {
+        let Settings { average, sharded, .. } = &self.settings;
+        let beside = self.starter.workers_beside(worker);
+        if *sharded && self.starter.is_real && declaration.share.is_none() && beside > 1 {
+            return Err(format!(
+                "rank {worker}: gaia.join(..., sharded=True) in a data center with {beside} workers, expected its workers to \
+                 share the model: one process of torch.distributed each, and fully_shard"
+            ));
+        }
+        // In simulation each worker has the whole model, and the mean of all is that of the data centers' means.
+        let holders = if *sharded && self.starter.is_real {
+            self.starter.workers.len()
+        } else {
+            self.starter.size()
+        };
+        Ok(if *average { 1.0 / holders as f32 } else { 1.0 })
     }
 
     /// Checks that another run of the script has declared the same model.
@@ -138,6 +180,17 @@ impl Program {
         Ok(())
     }
 
+    /// Writes what a script holds of a complete model into its buffer.
+    fn write(&self, model: &Model) -> impl FnOnce(Python<'_>, &Declaration) -> PyResult<()> {
+        move |py, declaration| match &declaration.share {
+            None => declaration.values.copy_from_slice(py, &model.values),
+            Some(share) => {
+                let parts = Parts::new(&self.layout, Some(&share.rows), share.sends_statistics);
+                declaration.values.copy_from_slice(py, &parts.of(&model.values))
+            }
+        }
+    }
+
     /// The script of a worker that trains.
     fn running(&self, worker: usize) -> Result<Arc<Script>, ApplicationError> {
         let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,7 +219,7 @@ impl Application for Program {
     }
 
     fn workers(&self) -> usize {
-        self.starter.size
+        self.starter.size()
     }
 
     fn initial_model(&self, _: Seed) -> Model {
@@ -178,11 +231,23 @@ impl Application for Program {
             Ok(script) => script,
             Err(reason) => return Box::new(Unstarted { reason, layout: self.layout.clone() }),
         };
+        let task = script.0.get().declared().and_then(|declaration| {
+            let share = self.share_of(worker, &declaration)?;
+            let parts = match &declaration.share {
+                None => Parts::new(&self.layout, None, true),
+                Some(own) => Parts::new(&self.layout, Some(&own.rows), own.sends_statistics),
+            };
+            let (held, after) = (vec![0.0; parts.len()], vec![0.0; parts.len()]);
+            let (layout, read) = (self.layout.clone(), NamedRows::default());
+            Ok(ScriptTask { script: script.clone(), layout, parts, share, read, held, after })
+        });
+        let task = match task {
+            Ok(task) => task,
+            Err(reason) => return Box::new(Unstarted { reason, layout: self.layout.clone() }),
+        };
         let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
-        scripts[worker] = Some(script.clone());
-        let share = if self.settings.average { 1.0 / self.starter.size as f32 } else { 1.0 };
-        let after = vec![0.0; self.layout.parameters()];
-        Box::new(ScriptTask { script, layout: self.layout.clone(), share, after })
+        scripts[worker] = Some(script);
+        Box::new(task)
     }
 
     fn sums(
@@ -193,7 +258,7 @@ impl Application for Program {
         let of_worker = |worker| {
             let script = self.running(worker)?;
             let show = |_: Python<'_>, answer: Answer, _: &Declaration| Ok(answer);
-            let answer = script.0.get().ask(Request::Evaluate, &model.values, show);
+            let answer = script.0.get().ask(Request::Evaluate, self.write(model), show);
             match answer.map_err(ApplicationError::new)? {
                 Answer::Evaluated { loss, metric, weight } => {
                     let sum = |mean: f64| WeightedSum { sum: mean * weight, weight };
@@ -228,7 +293,7 @@ impl Application for Program {
             let Ok(script) = self.running(worker) else { continue };
             let show = |_: Python<'_>, _: Answer, _: &Declaration| Ok(());
             // What the script does after the run is its own.
-            let _failed = script.0.get().ask(Request::Finish, &model.values, show);
+            let _failed = script.0.get().ask(Request::Finish, self.write(model), show);
         }
     }
 }
@@ -241,7 +306,8 @@ impl Drop for Script {
 
 impl Task for ScriptTask {
     fn rows(&mut self, _: Clock) -> RowSet {
-        RowSet::all(&self.layout)
+        self.read = self.script.0.get().named();
+        self.parts.rows(&self.read)
     }
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
@@ -249,21 +315,43 @@ impl Task for ScriptTask {
         if exchange.has_ended() {
             return Ok((Deltas::none(&self.layout), Work::default()));
         }
-        let (layout, share, after) = (&self.layout, self.share, &mut self.after);
+        let Self { layout, parts, read, share, held, after, .. } = self;
+        let is_whole = parts.are_whole(read);
+        if !is_whole {
+            parts.update(held, &model.values, read);
+        }
+        let before: &[f32] = if is_whole { &model.values } else { held };
+        let write = |py: Python<'_>, declaration: &Declaration| {
+            declaration.values.copy_from_slice(py, before)
+        };
+
         let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
             let Answer::Iterated { examples } = answer else {
                 return Ok((Deltas::none(layout), Work::default()));
             };
-            declaration.values.copy_to_slice(py, after)?;
+            let copied = declaration.values.copy_to_slice(py, after);
             let rounded = declaration.rounded.as_ref().map(|rounded| rounded.to_vec(py));
-            let rounded = rounded.transpose()?;
-            let before = rounded.as_deref().unwrap_or(&model.values);
+            let rounded = copied.and_then(|()| rounded.transpose());
+            let rounded = rounded.map_err(|error| error.to_string())?;
+            let iteration = Iteration {
+                model: &model.values,
+                read,
+                rounded: rounded.as_deref(),
+                held: before,
+                after,
+            };
+            let deltas = parts.changes(&iteration, *share, &declaration.tensors)?;
             let parameters = layout.parameters() as f64;
             let flops = FLOPS_PER_WEIGHT * parameters * examples as f64;
-            Ok((deltas(layout, before, after, share), Work { examples, flops }))
+            Ok((deltas, Work { examples, flops }))
         };
-        let asked = exchange.ask(Request::Iterate { clock: clock.0 }, &model.values, show);
+        let asked = exchange.ask(Request::Iterate { clock: clock.0 }, write, show);
+        std::mem::swap(&mut self.held, &mut self.after);
         asked.map_err(ApplicationError::new)
+    }
+
+    fn on_stopped(&mut self) {
+        self.script.0.get().stop();
     }
 
     fn has_ended(&self) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use crate::program::{Program, Starter};
-use gaia::{Application, Applications, BuiltIn, DataError, Plan};
+use gaia::{Application, Applications, BuiltIn, DataError, DriverKind, Plan};
 
 /// What is trained: the application of the run file, or a script.
 pub(crate) struct Scripts {
@@ -28,7 +28,8 @@ impl Applications for Scripts {
             start: Python::attach(|py| self.start.clone_ref(py)),
             script: external.script.clone(),
             seed: plan.seed.0,
-            size: plan.topology.workers(),
+            workers: plan.topology.data_centers.iter().map(|dc| dc.workers).collect(),
+            is_real: plan.driver == DriverKind::Real,
         };
         // A process without workers needs the model, too.
         let first = if workers.is_empty() { 0 } else { workers.start };

@@ -1,0 +1,269 @@
+//! Which rows of the model a script holds, which of them it reads, and what it has changed of them.
+//!
+//! A script's buffer has the values of the rows that it holds, table after table: usually of all rows. Before an iteration
+//! those that were read are written into it. A row that is held and not read stays what it was, and may not change.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::tables::Tensor;
+use gaia::{Deltas, ModelLayout, RowSet, TableDeltas, TableId, TableRows};
+
+/// The rows that an iteration needs of some tables, strictly ascending. Of others it needs all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NamedRows(Option<Arc<[Option<Arc<[u32]>>]>>);
+
+/// The rows of each table that a script holds.
+pub(crate) struct Parts(Vec<Part>);
+
+/// The rows of one table that a script holds, and where their values lie.
+struct Part {
+    rows: Range<usize>,
+    is_whole: bool,
+    /// Whether changes are sent.
+    sends: bool,
+    width: usize,
+    in_model: usize,
+    in_buffer: usize,
+}
+
+/// What an iteration began with and ended with.
+pub(crate) struct Iteration<'run> {
+    /// The model that was read.
+    pub(crate) model: &'run [f32],
+    /// The rows that were read.
+    pub(crate) read: &'run NamedRows,
+    /// The values of the script's buffer when the iteration began, as the script has rounded them.
+    pub(crate) rounded: Option<&'run [f32]>,
+    /// What the script has held when the iteration began.
+    pub(crate) held: &'run [f32],
+    /// What it holds after the iteration.
+    pub(crate) after: &'run [f32],
+}
+
+impl NamedRows {
+    /// Rows by the numbers of their tensors, in any order.
+    ///
+    /// # Errors
+    /// The first row that its tensor does not have.
+    pub(crate) fn new(tensors: &[Tensor], rows: Vec<(usize, Vec<i64>)>) -> Result<Self, String> {
+        let mut named = vec![None; tensors.len()];
+        for (at, rows) in rows {
+            let tensor = tensors.get(at).ok_or_else(|| format!("there is no tensor {at}"))?;
+            // A row of a vector's table has several of its values.
+            let values_a_row = match tensor.shape.len() {
+                1 => tensor.table(false).width.max(1),
+                _ => 1,
+            };
+            let row = |row: i64| {
+                let count = tensor.first_dimension();
+                let row =
+                    usize::try_from(row).ok().filter(|row| *row < count).ok_or_else(|| {
+                        let (name, last) = (&tensor.name, count.saturating_sub(1));
+                        format!("rows names row {row} of {name}, expected 0 to {last}")
+                    })?;
+                Ok((row / values_a_row) as u32)
+            };
+            let mut rows = rows.into_iter().map(row).collect::<Result<Vec<u32>, String>>()?;
+            rows.sort_unstable();
+            rows.dedup();
+            named[at] = Some(rows.into());
+        }
+        Ok(Self(Some(named.into())))
+    }
+
+    fn of(&self, table: usize) -> Option<&Arc<[u32]>> {
+        self.0.as_ref()?[table].as_ref()
+    }
+
+    fn names_some(&self) -> bool {
+        self.0.as_ref().is_some_and(|tables| tables.iter().any(Option::is_some))
+    }
+}
+
+impl Parts {
+    /// Those of a script that holds these indexes of the first dimension of each tensor. `None`: all.
+    pub(crate) fn new(
+        layout: &ModelLayout,
+        held: Option<&[Range<usize>]>,
+        sends_statistics: bool,
+    ) -> Self {
+        let mut in_buffer = 0;
+        let part = |(at, table): (usize, TableId)| {
+            let layout_of_table = layout.table(table);
+            let (count, width) = (layout_of_table.rows, layout_of_table.width);
+            let is_statistics = layout.is_statistics(table);
+            let held = held.map(|held| held[at].clone()).filter(|_| !is_statistics);
+            let rows = held.unwrap_or(0..count);
+            let part = Part {
+                is_whole: rows == (0..count),
+                sends: sends_statistics || !is_statistics,
+                width,
+                in_model: layout.row_offset(table, rows.start),
+                in_buffer,
+                rows,
+            };
+            in_buffer += part.len();
+            part
+        };
+        Self(layout.table_ids().enumerate().map(part).collect())
+    }
+
+    /// The number of values that the script holds.
+    pub(crate) fn len(&self) -> usize {
+        self.0.last().map_or(0, |last| last.in_buffer + last.len())
+    }
+
+    /// The rows that an iteration reads.
+    pub(crate) fn rows(&self, named: &NamedRows) -> RowSet {
+        let tables = self.0.iter().enumerate().map(|(at, part)| match named.of(at) {
+            Some(rows) => TableRows::Listed(rows.clone()),
+            None if part.is_whole => TableRows::All,
+            None => TableRows::listed(part.rows.clone().map(|row| row as u32).collect()),
+        });
+        RowSet { tables: tables.collect() }
+    }
+
+    /// What the script holds of a complete model.
+    pub(crate) fn of(&self, model: &[f32]) -> Vec<f32> {
+        let parts = self.0.iter().flat_map(|part| &model[part.all_in_model()]);
+        parts.copied().collect()
+    }
+
+    /// Puts what was read of a model into what the script holds.
+    pub(crate) fn update(&self, held: &mut [f32], model: &[f32], read: &NamedRows) {
+        for (at, part) in self.0.iter().enumerate() {
+            let Some(rows) = read.of(at) else {
+                held[part.all_in_buffer()].copy_from_slice(&model[part.all_in_model()]);
+                continue;
+            };
+            for row in rows.iter() {
+                held[part.in_buffer(*row)].copy_from_slice(&model[part.in_model(*row)]);
+            }
+        }
+    }
+
+    /// `share` of the change of each row that has changed in an iteration.
+    ///
+    /// # Errors
+    /// The first row that has changed and was not read.
+    pub(crate) fn changes(
+        &self,
+        iteration: &Iteration<'_>,
+        share: f32,
+        tensors: &[Tensor],
+    ) -> Result<Deltas, String> {
+        let after = iteration.after;
+        let of_part = |(at, part): (usize, &Part)| {
+            if !part.sends {
+                return Ok(TableDeltas::none());
+            }
+            let Some(rows) = iteration.read.of(at) else {
+                let all = part.all_in_buffer();
+                let before = match iteration.rounded {
+                    Some(rounded) => &rounded[all.clone()],
+                    None => &iteration.model[part.all_in_model()],
+                };
+                let rows = part.rows.clone().map(|row| row as u32);
+                return Ok(changed_rows(rows, before, &after[all], part.width, share));
+            };
+
+            let held = iteration.rounded.unwrap_or(iteration.held);
+            if let Some(row) = part.unread_that_changed(rows, held, after) {
+                return Err(changed_unread(&tensors[at], row, part.width));
+            }
+            let listed = |values: &[f32]| -> Vec<f32> {
+                let rows = rows.iter().flat_map(|row| &values[part.in_buffer(*row)]);
+                rows.copied().collect()
+            };
+            let (before, after) = (listed(held), listed(after));
+            Ok(changed_rows(rows.iter().copied(), &before, &after, part.width, share))
+        };
+        let tables = self.0.iter().enumerate().map(of_part).collect::<Result<_, String>>()?;
+        Ok(Deltas { tables })
+    }
+
+    /// Whether every row of the model is held, and all were read.
+    pub(crate) fn are_whole(&self, read: &NamedRows) -> bool {
+        self.0.iter().all(|part| part.is_whole) && !read.names_some()
+    }
+}
+
+impl Part {
+    fn len(&self) -> usize {
+        self.rows.len() * self.width
+    }
+
+    /// Where the part ends in the script's buffer.
+    fn end(&self) -> usize {
+        self.in_buffer + self.len()
+    }
+
+    fn all_in_model(&self) -> Range<usize> {
+        self.in_model..self.in_model + self.len()
+    }
+
+    fn all_in_buffer(&self) -> Range<usize> {
+        self.in_buffer..self.end()
+    }
+
+    fn in_model(&self, row: u32) -> Range<usize> {
+        let start = self.in_model + (row as usize - self.rows.start) * self.width;
+        start..start + self.width
+    }
+
+    fn in_buffer(&self, row: u32) -> Range<usize> {
+        let start = self.in_buffer + (row as usize - self.rows.start) * self.width;
+        start..start + self.width
+    }
+
+    /// The first row that differs from what the script has held, of those that were not `read`.
+    fn unread_that_changed(&self, read: &[u32], held: &[f32], after: &[f32]) -> Option<usize> {
+        let gaps = read.iter().map(|row| self.in_buffer(*row)).chain([self.end()..self.end()]);
+        let mut start = self.in_buffer;
+        for Range { start: end, end: next } in gaps {
+            let differs =
+                |(held, after): (&f32, &f32)| held != after && !(held.is_nan() && after.is_nan());
+            let mut pairs = held[start..end].iter().zip(&after[start..end]);
+            if let Some(found) = pairs.position(differs) {
+                return Some(self.rows.start + (start + found - self.in_buffer) / self.width);
+            }
+            start = next;
+        }
+        None
+    }
+}
+
+fn changed_unread(tensor: &Tensor, row: usize, width: usize) -> String {
+    // A row of a vector's table is several values of the tensor.
+    let (name, first) = (&tensor.name, if tensor.shape.len() == 1 { row * width } else { row });
+    format!(
+        "{name}: row {first} has changed, and rows={{\"{name}\": ...}} has not named it for this clock, expected changes of named rows \
+         alone: momentum and weight decay change rows without a gradient, so take torch.nn.Embedding(..., sparse=True) with \
+         torch.optim.SparseAdam or plain SGD, or name each row that changes"
+    )
+}
+
+/// `share` of the change of each of these rows that has changed.
+fn changed_rows(
+    rows: impl Iterator<Item = u32>,
+    before: &[f32],
+    after: &[f32],
+    width: usize,
+    share: f32,
+) -> TableDeltas {
+    if width == 0 {
+        return TableDeltas::none();
+    }
+
+    let (mut changed, mut values) = (Vec::new(), Vec::new());
+    for (row, (before, after)) in
+        rows.zip(before.chunks_exact(width).zip(after.chunks_exact(width)))
+    {
+        if before != after {
+            changed.push(row);
+            values.extend(after.iter().zip(before).map(|(after, before)| share * (after - before)));
+        }
+    }
+    TableDeltas::listed(changed, values)
+}

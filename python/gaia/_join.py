@@ -25,6 +25,7 @@ def join(
     metric: str = "loss",
     higher_is_better: bool = False,
     average: bool = True,
+    sharded: bool = False,
 ) -> Run: ...
 @overload
 def join(
@@ -46,6 +47,7 @@ def join(
     metric: str = "loss",
     higher_is_better: bool = False,
     average: bool = True,
+    sharded: bool = False,
 ) -> Run:
     """Joins the run that this process is part of. A script that is started alone trains as without this call, to the bit.
 
@@ -64,6 +66,8 @@ def join(
         higher_is_better: Whether a higher metric is better, as of an accuracy.
         average: Whether changes of workers are averaged: a clock of BSP is then a step on the examples of all workers. Without
             it they are added.
+        sharded: Whether the processes of each data center share the module among them, by ``fully_shard``. Each is a worker
+            then. Processes without ``torch.distributed``, such as the coordinator, need to know it as well.
 
     Raises:
         GaiaError: An argument is wrong, or the run cannot be joined.
@@ -73,15 +77,18 @@ def join(
         raise GaiaError(f"steps_per_clock is {steps_per_clock}, expected at least 1", 2)
     if not callable(evaluate):
         raise GaiaError("evaluate is not a function, expected one that takes the model and returns its loss", 2)
+    torch = sys.modules.get("torch")
+    is_module = torch is not None and isinstance(model, torch.nn.Module)
+    if is_module:
+        from gaia._torch import check_sharding, join_module
+
+        check_sharding(model, sharded)
     own = _worker()
     if own is not None and own.run is not None:
         raise GaiaError("gaia.join(...) was called before, expected one call in a script", 2)
 
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(model, torch.nn.Module):
-        from gaia._torch import join_module
-
-        return join_module(model, optimizer, own, evaluate, steps_per_clock, metric, higher_is_better, average)
+    if is_module:
+        return join_module(model, optimizer, own, evaluate, steps_per_clock, metric, higher_is_better, average, sharded)
     if optimizer is not None:
         raise GaiaError("an optimizer without a torch.nn.Module, expected join(arrays, evaluate=...) and run.step(...)", 2)
     run = ArraysRun(Arrays(model), own, evaluate, steps_per_clock)
@@ -94,8 +101,8 @@ def _worker() -> Worker | None:
     if (current := worker()) is not None:
         return current
     place, (process, _) = named(), inside()
-    # Of several processes inside a data center, the first takes part in the run.
-    if place is None or process > 0:
+    # Of several processes that are one worker, the first takes part in the run.
+    if place is None or (place.is_group and process > 0):
         return None
     from gaia._node import Node
 

@@ -23,6 +23,7 @@ class Node:
     def __init__(self, place: NamedPlace) -> None:
         self._exchanges: queue.SimpleQueue[_gaia.Exchange | None] = queue.SimpleQueue()
         self._failure: str | None = None
+        self._is_group = place.is_group
         self._arguments = ["gaia", "node", place.run_file, "--set", "app.kind=external"]
         self._arguments += ["--dc", place.data_center, "--worker", str(place.index), "--quiet"]
         if place.has_server:
@@ -38,7 +39,7 @@ class Node:
             exchange = self._exchange()
         finally:
             os.environ.update(hidden)
-        worker = Worker(exchange, reason=self._reason)
+        worker = Worker(exchange, is_group=self._is_group, reason=self._reason)
         enter_process(worker)
         self._watch(worker)
         return worker

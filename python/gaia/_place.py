@@ -46,6 +46,8 @@ class Worker:
     turn: Turn | None = None
     #: The script's part in the run, once it has joined.
     run: Run | None = None
+    #: Whether the processes of torch.distributed inside the data center are this one worker.
+    is_group: bool = False
     #: Why the node beside the script has ended, if it knows.
     reason: Callable[[], str | None] = lambda: None
 
@@ -80,6 +82,8 @@ class NamedPlace:
     rank: int
     size: int
     has_server: bool
+    #: Whether the processes of torch.distributed inside the data center are this one worker. If not, each is a worker.
+    is_group: bool
 
 
 def named() -> NamedPlace | None:
@@ -87,18 +91,33 @@ def named() -> NamedPlace | None:
     run_file = os.environ.get("GAIA_RUN")
     if not run_file:
         return None
-    data_center, index = os.environ.get("GAIA_DC"), os.environ.get("GAIA_INDEX", "0")
+    data_center, index = os.environ.get("GAIA_DC"), os.environ.get("GAIA_INDEX")
     if not data_center:
         raise GaiaError("GAIA_RUN is set without GAIA_DC, expected the name of a data center in GAIA_DC", 2)
-    if not index.isdecimal():
+    if index is not None and not index.isdecimal():
         raise GaiaError(f"GAIA_INDEX is `{index}`, expected the number of a worker, from 0", 2)
+
+    (process, processes), own = inside(), int(index or 0)
+    number, size, is_server, workers = _place(run_file, data_center, own)
+    is_group = processes > 1
+    if is_group and index is None and workers > 1:
+        if workers != processes:
+            raise GaiaError(
+                f"{data_center} has {workers} workers in {run_file} and {processes} processes of torch.distributed, expected "
+                "1 worker (DDP) or one for each process (FSDP2)",
+                2,
+            )
+        is_group, own = False, process
+        number, size, is_server, _ = _place(run_file, data_center, own)
+    has_server = is_server and os.environ.get("GAIA_ROLE") != "worker"
+    return NamedPlace(run_file, data_center, own, number, size, has_server, is_group)
+
+
+def _place(run_file: str, data_center: str, index: int) -> tuple[int, int, bool, int]:
     try:
-        place = _gaia.place(run_file, data_center, int(index))
+        return _gaia.place(run_file, data_center, index)
     except ValueError as error:
         raise GaiaError(str(error), 2) from None
-    number, size, is_server, _ = place
-    has_server = is_server and os.environ.get("GAIA_ROLE") != "worker"
-    return NamedPlace(run_file, data_center, int(index), number, size, has_server)
 
 
 def rank() -> int:
@@ -106,19 +125,20 @@ def rank() -> int:
 
     The processes of ``torch.distributed`` inside a data center count one by one, the same number in each data center.
     """
-    (number, _), (process, processes) = _worker_number(), inside()
-    return number * processes + process
+    (number, _, is_group), (process, processes) = _worker_number(), inside()
+    return number * processes + process if is_group else number
 
 
 def size() -> int:
     """The number of scripts of the whole run. 1 for a script that runs alone."""
-    (_, workers), (_, processes) = _worker_number(), inside()
-    return workers * processes
+    (_, workers, is_group), (_, processes) = _worker_number(), inside()
+    return workers * processes if is_group else workers
 
 
-def _worker_number() -> tuple[int, int]:
-    """The number of this worker in the whole run, and the number of all workers."""
+def _worker_number() -> tuple[int, int, bool]:
+    """The number of this worker in the whole run, the number of all workers, and whether several processes are this one."""
     if (current := worker()) is not None:
-        return current.exchange.rank, current.exchange.size
+        return current.exchange.rank, current.exchange.size, current.is_group
     place = named()
-    return (0, 1) if place is None else (place.rank, place.size)
+    # Processes that train without Gaia count one by one as well.
+    return (0, 1, True) if place is None else (place.rank, place.size, place.is_group)

@@ -32,6 +32,8 @@ class Parameters:
     values: Any
     #: The values as rounded by tensors of fewer bits, in another buffer, or ``None``.
     rounded: Any = None
+    #: Whether this process writes files of them: of several that share them, the first does.
+    writes: bool = True
 
     def load(self) -> None:
         """Puts the values of the buffer into the script's tensors."""
@@ -67,11 +69,13 @@ class Run:
         worker: Worker | None,
         evaluate: Evaluate,
         steps_per_clock: int,
+        sharded: bool = False,
     ) -> None:
         self._parameters = parameters
         self._worker = worker
         self._evaluate = evaluate
         self._steps_per_clock = steps_per_clock
+        self._sharded = sharded
         self._steps = 0
         self._examples = 0
         self._over = False
@@ -168,7 +172,8 @@ class Run:
         Statistics and parameters that are trained are in it; tensors of whole numbers and frozen ones are not.
         """
         self._parameters.store()
-        _gaia.write_tensors(path, self._parameters.tensors, self._parameters.values)
+        if self._parameters.writes:
+            _gaia.write_tensors(path, self._parameters.tensors, self._parameters.values)
 
     def _begin(self, metric: str, higher_is_better: bool, momentum: float, average: bool) -> None:
         """Declares the tensors to the run, and takes the values of the first clock."""
@@ -184,10 +189,21 @@ class Run:
             higher_is_better,
             momentum,
             average,
+            self._sharded,
+            self._share(),
         )
         self._worker.run = self
         self._metric = metric
         self._serve()
+
+    def _share(self) -> tuple[Sequence[tuple[int, int]], bool, Any] | None:
+        """Of a worker that has a part of the model: the rows of each tensor, whether it sends changes of statistics, and the
+        initial values of the whole model. ``None`` of one that has all of it."""
+        return None
+
+    def _request(self, worker: Worker) -> tuple[str, int]:
+        """Waits for the next request."""
+        return wait(worker)
 
     def _stepped(self, rows: Mapping[str, Any] | None = None) -> None:
         """A step of the optimizer has been done. ``rows`` are those that the next clock needs, if this one ends here."""
@@ -229,7 +245,7 @@ class Run:
         worker, parameters = self._worker, self._parameters
         assert worker is not None
         while True:
-            request, clock = _wait(worker)
+            request, clock = self._request(worker)
             if request == "closed":
                 self._over = True
                 raise RunStopped(worker.reason() or STOPPED)
@@ -268,12 +284,13 @@ def leave(worker: Worker) -> None:
         worker.run.end()
 
 
-def _wait(worker: Worker) -> tuple[str, int]:
+def wait(worker: Worker, only: str | None = None, stop: bool = False) -> tuple[str, int]:
+    """Waits for the next request, or for the ``only`` one that is taken. With ``stop``, also until the worker has stopped."""
     if worker.turn is None:
-        return worker.exchange.wait()
+        return worker.exchange.wait(only, stop)
     worker.turn.give()
     try:
-        return worker.exchange.wait()
+        return worker.exchange.wait(only, stop)
     finally:
         worker.turn.take()
 

@@ -22,18 +22,23 @@ def join_module(
     metric: str,
     higher_is_better: bool,
     average: bool,
+    sharded: bool,
 ) -> Run:
     """Joins a run with a module and its optimizer."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise GaiaError("join(model, ...) without an optimizer, expected join(model, optimizer, evaluate=...)", 2)
     _, processes = inside()
-    if processes > 1 and named() is not None:
+    if _is_dealt(model) and worker is not None:
+        from gaia._fsdp import FsdpRun, Sharded
+
+        run: Run = FsdpRun(Sharded(model, _parameters(model), _statistics(model)), worker, evaluate, steps_per_clock)
+    elif processes > 1 and named() is not None:
         from gaia._ddp import DdpRun
 
-        run: Run = DdpRun(Module(model), worker, evaluate, steps_per_clock)
+        run = DdpRun(Module(model), worker, evaluate, steps_per_clock)
     else:
         # What `save` writes is collected then: alone, nothing of the model is touched.
-        run = Run(Unjoined(model) if worker is None else Module(model), worker, evaluate, steps_per_clock)
+        run = Run(Unjoined(model) if worker is None else Module(model), worker, evaluate, steps_per_clock, sharded)
     run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
     optimizer.register_step_post_hook(lambda *_: run._stepped())
     return run
@@ -47,11 +52,61 @@ def _momentum(optimizer: torch.optim.Optimizer, steps_per_clock: int) -> float:
     return float(shares.pop())
 
 
+def check_sharding(model: torch.nn.Module, sharded: bool) -> None:
+    """Checks that a module is shared among the processes of its data center as ``join`` was told.
+
+    Raises:
+        GaiaError: It is not, or in a way that its workers cannot take part in a run.
+    """
+    place = named()
+    if not _is_dealt(model):
+        if place is not None and not place.is_group and inside()[1] > 1:
+            raise GaiaError(
+                f"{place.data_center} has a worker for each process of torch.distributed, and the module is not shared among them, "
+                "expected fully_shard(...), or 1 worker in the run file",
+                2,
+            )
+        return
+    if place is None:
+        return
+    from gaia._fsdp import check_rows
+
+    check_rows(_parameters(model))
+    if not sharded:
+        raise GaiaError(
+            "fully_shard has dealt the module among processes, expected gaia.join(..., sharded=True): the coordinator has to know it, too", 2
+        )
+    if place.is_group:
+        raise GaiaError(
+            f"the processes of {place.data_center} share the module and are one worker of the run, expected a worker for each in the "
+            "run file, and no GAIA_INDEX",
+            2,
+        )
+
+
+def _is_dealt(model: torch.nn.Module) -> bool:
+    """Whether parameters are dealt among processes: they are tensors of a mesh of devices."""
+    return any(hasattr(one, "device_mesh") for one in model.parameters())
+
+
+def _parameters(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """Parameters that need a gradient. A tensor of two names is one."""
+    return [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+
+
+def _statistics(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [(name, one) for name, one in model.named_buffers() if one.is_floating_point()]
+
+
 def _tensors(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """What is trained: parameters that need a gradient, and statistics. A tensor of two names is one."""
-    parameters = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
-    statistics = [(name, one) for name, one in model.named_buffers() if one.is_floating_point()]
-    return parameters + statistics
+    """What is trained: parameters and statistics."""
+    return _parameters(model) + _statistics(model)
+
+
+def _whole(one: Any) -> torch.Tensor:
+    """A tensor, gathered where it is dealt among processes."""
+    whole: torch.Tensor = one.detach().full_tensor() if hasattr(one, "full_tensor") else one.detach()
+    return whole
 
 
 class Unjoined(Parameters):
@@ -63,7 +118,9 @@ class Unjoined(Parameters):
     def store(self) -> None:
         found = _tensors(self._model)
         self.tensors = [(name, tuple(one.shape)) for name, one in found]
-        self.values = torch.cat([one.detach().float().cpu().reshape(-1) for _, one in found]).numpy()
+        # All processes that share the module gather it together.
+        self.values = torch.cat([_whole(one).float().cpu().reshape(-1) for _, one in found]).numpy()
+        self.writes = inside()[0] == 0 or not _is_dealt(self._model)
 
 
 class Module(Parameters):

@@ -296,10 +296,11 @@ impl State {
         first.is_some_and(|(first, _)| *first == asker)
     }
 
-    /// Answers the request that the script works on, if there is one.
+    /// Answers the request that the script works on, if there is one. What the script has answered before stays, also where
+    /// nobody has read it yet: a script may end right after an evaluation.
     fn give(&mut self, answer: Answer) {
         self.handed = None;
-        if self.current.is_some() {
+        if self.current.is_some() && self.answer.is_none() {
             self.answer = Some(answer);
         }
     }
@@ -347,7 +348,7 @@ impl Exchange {
         momentum: f64,
         average: bool,
         sharded: bool,
-        share: Option<(Vec<(usize, usize)>, bool, Bound<'_, PyAny>)>,
+        share: Option<ShareArgument<'_>>,
     ) -> PyResult<()> {
         let weights = tensors.len().saturating_sub(statistics);
         let tensor = |(at, (name, shape)): (usize, (String, Vec<usize>))| Tensor {
@@ -471,6 +472,9 @@ impl Exchange {
         self.changed.notify_all();
     }
 }
+
+/// The fields of a [`Share`], as Python gives them.
+type ShareArgument<'py> = (Vec<(usize, usize)>, bool, Bound<'py, PyAny>);
 
 /// A buffer of `count` values that may be written.
 fn buffer_of(buffer: &Bound<'_, PyAny>, count: usize) -> PyResult<PyBuffer<f32>> {

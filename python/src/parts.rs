@@ -3,15 +3,19 @@
 //! A script's buffer has the values of the rows that it holds, table after table: usually of all rows. Before an iteration
 //! those that were read are written into it. A row that is held and not read stays what it was, and may not change.
 
+use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::tables::Tensor;
 use gaia::{Deltas, ModelLayout, RowSet, TableDeltas, TableId, TableRows};
 
-/// The rows that an iteration needs of some tables, strictly ascending. Of others it needs all.
+/// The rows that an iteration needs of some tables. Of others it needs all.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NamedRows(Option<Arc<[Option<Arc<[u32]>>]>>);
+pub(crate) struct NamedRows(Arc<[Option<Rows>]>);
+
+/// Strictly ascending numbers of rows.
+type Rows = Arc<[u32]>;
 
 /// The rows of each table that a script holds.
 pub(crate) struct Parts(Vec<Part>);
@@ -69,15 +73,15 @@ impl NamedRows {
             rows.dedup();
             named[at] = Some(rows.into());
         }
-        Ok(Self(Some(named.into())))
+        Ok(Self(named.into()))
     }
 
-    fn of(&self, table: usize) -> Option<&Arc<[u32]>> {
-        self.0.as_ref()?[table].as_ref()
+    fn of(&self, table: usize) -> Option<&Rows> {
+        self.0.get(table)?.as_ref()
     }
 
     fn names_some(&self) -> bool {
-        self.0.as_ref().is_some_and(|tables| tables.iter().any(Option::is_some))
+        self.0.iter().any(Option::is_some)
     }
 }
 
@@ -219,7 +223,7 @@ impl Part {
 
     /// The first row that differs from what the script has held, of those that were not `read`.
     fn unread_that_changed(&self, read: &[u32], held: &[f32], after: &[f32]) -> Option<usize> {
-        let gaps = read.iter().map(|row| self.in_buffer(*row)).chain([self.end()..self.end()]);
+        let gaps = read.iter().map(|row| self.in_buffer(*row)).chain(once(self.end()..self.end()));
         let mut start = self.in_buffer;
         for Range { start: end, end: next } in gaps {
             let differs =

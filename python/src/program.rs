@@ -42,6 +42,14 @@ pub(crate) struct Program {
 /// One run of the script. It is told when the last who asks it is gone.
 struct Script(Py<Exchange>);
 
+/// A script that has declared its model.
+struct Started {
+    script: Arc<Script>,
+    declaration: Arc<Declaration>,
+    /// The values of the whole model.
+    initial: Vec<f32>,
+}
+
 /// The task of a worker: a script that waits for what the task asks.
 struct ScriptTask {
     script: Arc<Script>,
@@ -72,9 +80,8 @@ impl Starter {
         of_rank.copied().unwrap_or(1)
     }
 
-    /// Starts the script of a worker, and waits until it has declared its model. Returns the script, the declaration and the
-    /// initial values of the whole model.
-    fn start(&self, rank: usize) -> Result<(Arc<Script>, Arc<Declaration>, Vec<f32>), String> {
+    /// Starts the script of a worker, and waits until it has declared its model.
+    fn start(&self, rank: usize) -> Result<Started, String> {
         let script = Python::attach(|py| {
             let exchange = Py::new(py, Exchange::new(rank, self.size()))?;
             self.start.call1(py, (exchange.clone_ref(py), self.script.clone(), self.seed))?;
@@ -90,22 +97,24 @@ impl Starter {
             }
         });
         let initial = initial.map_err(|error| error.to_string())?;
-        Ok((script, declaration, initial))
+        Ok(Started { script, declaration, initial })
     }
 }
 
 impl Program {
-    /// The program of a script, which is started for one worker.
+    /// The program of a script, which is started for the first of the workers of this process. A process without workers
+    /// needs the model, too.
     ///
     /// # Errors
-    /// Why the script has failed, or that its tensors are no model.
-    pub(crate) fn start(starter: Starter, rank: usize) -> Result<Self, String> {
-        let (script, declaration, initial) = starter.start(rank)?;
+    /// Why the script has failed, that its tensors are no model, or that the worker cannot hold all of it.
+    pub(crate) fn start(starter: Starter, workers: Range<usize>) -> Result<Self, String> {
+        let first = if workers.is_empty() { 0 } else { workers.start };
+        let Started { script, declaration, initial } = starter.start(first)?;
         let Declaration { tensors, settings, .. } = &*declaration;
         let (tensors, settings) = (tensors.clone(), settings.clone());
         check(&tensors)?;
         let scripts = (0..starter.size()).map(|_| None).collect();
-        Ok(Self {
+        let program = Self {
             layout: layout(&tensors, settings.sharded),
             starter,
             tensors,
@@ -113,7 +122,11 @@ impl Program {
             settings,
             first: Mutex::new(Some(script)),
             scripts: Mutex::new(scripts),
-        })
+        };
+        if !workers.is_empty() {
+            program.share_of(first, &declaration)?;
+        }
+        Ok(program)
     }
 
     /// The script of a worker that has not trained: the one that has declared the model, or another run.
@@ -123,8 +136,8 @@ impl Program {
         if let Some(first) = first {
             return Ok(first);
         }
-        let (script, declaration, values) = self.starter.start(worker)?;
-        self.check_alike(worker, &declaration.tensors, &values)?;
+        let Started { script, declaration, initial } = self.starter.start(worker)?;
+        self.check_alike(worker, &declaration.tensors, &initial)?;
         Ok(script)
     }
 

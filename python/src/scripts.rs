@@ -31,9 +31,7 @@ impl Applications for Scripts {
             workers: plan.topology.data_centers.iter().map(|dc| dc.workers).collect(),
             is_real: plan.driver == DriverKind::Real,
         };
-        // A process without workers needs the model, too.
-        let first = if workers.is_empty() { 0 } else { workers.start };
-        let program = Program::start(starter, first);
+        let program = Program::start(starter, workers);
         Ok(Arc::new(program.map_err(|reason| DataError::Application(reason.into()))?))
     }
 

@@ -15,18 +15,19 @@ def port():
 
 
 class Cluster:
-    """Two data centers, east and west, with one worker and one server each, on this machine."""
+    """Two data centers, east and west, on this machine. `workers` are those of each, or of east and of west."""
 
-    def __init__(self, folder, clocks=15):
+    def __init__(self, folder, clocks=15, workers=1, servers=1, remote="bsp"):
         self.folder = folder
+        east, west = workers if isinstance(workers, tuple) else (workers, workers)
         centers = "\n".join(
-            f'[[topology.data_center]]\nname = "{name}"\nservers = 1\nworkers = 1\n'
-            f'server_addresses = ["127.0.0.1:{port()}"]'
-            for name in ("east", "west")
+            f'[[topology.data_center]]\nname = "{name}"\nservers = {servers}\nworkers = {count}\n'
+            f"server_addresses = {[f'127.0.0.1:{port()}' for _ in range(servers)]}"
+            for name, count in (("east", east), ("west", west))
         )
         self.run = write(
             folder / "run.toml",
-            f'name = "two"\ndriver = "real"\napp.kind = "external"\nsync.remote = {{ model = "bsp" }}\nstop.clocks = {clocks}\n'
+            f'name = "two"\ndriver = "real"\napp.kind = "external"\nsync.remote = {{ model = "{remote}" }}\nstop.clocks = {clocks}\n'
             f'[topology]\nname = "two"\ncoordinator_address = "127.0.0.1:{port()}"\n'
             'wan = { bandwidth = "100 Mbit/s", rtt = "10 ms" }\n' + centers,
         )
@@ -44,6 +45,12 @@ class Cluster:
 
     def worker(self, script, dc, **variables):
         return self.start(script, GAIA_RUN=str(self.run), GAIA_DC=dc, **variables)
+
+    def torchrun(self, script, dc, processes=2):
+        """What a torchrun in a data center starts: processes of torch.distributed."""
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port()), "WORLD_SIZE": str(processes)}
+        ranks = map(str, range(processes))
+        return [self.worker(script, dc, RANK=rank, LOCAL_RANK=rank, **address) for rank in ranks]
 
 
 def said(nodes):

@@ -183,6 +183,30 @@ def test_a_loop_that_is_left_and_batches_without_a_step(three):
     assert all((final == expected).all() for final in finals.values()), finals
 
 
+def test_a_step_on_several_batches_names_the_rows_of_all(three):
+    finals = []
+
+    def main(batches_per_clock):
+        run = gaia.join({"table": numpy.zeros((60, 1), numpy.float32)}, evaluate=len, average=False)
+        gathered = []
+        rows = {"table": lambda row: [row]}
+        for row in run(numpy.arange(10) + 10 * gaia.rank(), rows=rows, batches_per_clock=batches_per_clock):
+            gathered.append(row)
+            if len(gathered) == 2:
+                run.params["table"][gathered] += 1
+                gathered = []
+                run.step()
+        run.end()
+        finals.append(run.params["table"].copy())
+
+    gaia.simulate(lambda: main(2), three, set={"stop.clocks": 1000})
+    assert len(finals) == 6 and all((final == 1).all() for final in finals)
+    with pytest.raises(gaia.GaiaError, match="table: row [0-9]+ has changed"):
+        gaia.simulate(lambda: main(None), three, set={"stop.clocks": 1000})
+    with pytest.raises(gaia.GaiaError, match="batches_per_clock is 0, expected at least 1"):
+        gaia.simulate(lambda: main(0), three)
+
+
 def test_alone_rows_change_nothing():
     run = gaia.join({"table": numpy.zeros((4, 1), numpy.float32)}, evaluate=len)
     seen = []

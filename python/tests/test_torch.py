@@ -6,7 +6,7 @@ import json
 
 import pytest
 from conftest import EXAMPLES, gaia as command
-from processes import Cluster, port, said
+from processes import Cluster, said
 
 import gaia
 
@@ -245,8 +245,7 @@ def test_ddp_inside_two_data_centers(tmp_path):
     cluster, script = Cluster(tmp_path, clocks=30), EXAMPLES / "ddp.py"
     nodes = [cluster.coordinator(script)]
     for dc in ("east", "west"):
-        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port()), "WORLD_SIZE": "2"}
-        nodes += [cluster.worker(script, dc, RANK=str(rank), LOCAL_RANK=str(rank), **address) for rank in range(2)]
+        nodes += cluster.torchrun(script, dc)
     texts = said(nodes)
     assert [node.returncode for node in nodes] == [0] * 5, texts
     checksums = [out.split("checksum")[1] for out, _ in texts[1:]]

@@ -1,0 +1,197 @@
+"""FSDP2 inside a data center: each of its processes is a worker for the rows that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor, Shard
+
+from gaia import _gaia
+from gaia._errors import GaiaError
+from gaia._place import Worker
+from gaia._run import Evaluate, Parameters, Run, wait
+
+
+class Sharded(Parameters):
+    """The rows of a module's tensors that this process holds, and all of its statistics."""
+
+    def __init__(self, model: torch.nn.Module, parameters: Sequence[tuple[str, Any]], statistics: Sequence[tuple[str, Any]]) -> None:
+        self._model = model
+        self._shard_again()
+        self._found = [*parameters, *statistics]
+        self.tensors = [(name, tuple(one.shape)) for name, one in self._found]
+        self.statistics = len(statistics)
+        #: Of each tensor: the first row of its first dimension that this process holds, and the one after the last.
+        self.rows = [_rows_of(name, one) for name, one in parameters] + [(0, one.shape[0] if one.shape else 1) for _, one in statistics]
+        locals_ = [_local(one) for _, one in self._found]
+        self._flat = torch.empty(sum(one.numel() for one in locals_), dtype=torch.float32)
+        self._parts: list[tuple[torch.Tensor, torch.Tensor]] = []
+        offset = 0
+        for one in locals_:
+            self._parts.append((one, self._flat[offset : offset + one.numel()].view(one.shape)))
+            offset += one.numel()
+        self.store()
+        self.values = self._flat.numpy()
+        # Tensors of fewer bits round what they are given. What is sent is the change since then.
+        is_single = all(one.dtype == torch.float32 for one in locals_)
+        self._rounded = None if is_single else self._flat.clone()
+        self.rounded = None if self._rounded is None else self._rounded.numpy()
+
+    def whole(self) -> Any:
+        """The values of the whole model. All processes of the data center call this together."""
+        return torch.cat([_whole(one).reshape(-1) for _, one in self._found]).numpy()
+
+    def load(self) -> None:
+        self._shard_again()
+        with torch.no_grad():
+            for tensor, part in self._parts:
+                tensor.copy_(part)
+        if self._rounded is not None:
+            self.store()
+            self._rounded.copy_(self._flat)
+
+    def store(self) -> None:
+        for tensor, part in self._parts:
+            part.copy_(tensor.detach())
+
+    def check(self) -> None:
+        for (name, one), (tensor, _) in zip(self._found, self._parts, strict=True):
+            local = _local(one)
+            if local.data_ptr() != tensor.data_ptr() or local.dtype != tensor.dtype:
+                raise GaiaError(
+                    f"{name} was moved or converted after gaia.join(...), expected join last: after .to(...), .half() and fully_shard", 2
+                )
+
+    def subject(self) -> torch.nn.Module:
+        return self._model
+
+    def evaluating(self) -> Callable[[], None]:
+        modes = [(module, module.training) for module in self._model.modules()]
+
+        def restore() -> None:
+            for module, training in modes:
+                module.training = training
+
+        return restore
+
+    def _shard_again(self) -> None:
+        """Drops what an evaluation has gathered: later steps would go on with it."""
+        for module in self._model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+
+class FsdpRun(Run):
+    """The part in a run of one of the processes that share a model.
+
+    An iteration and an evaluation are the work of all of them together. The first process decides which request is next, and
+    each takes that one.
+    """
+
+    _parameters: Sharded
+    _takes_rows = False
+
+    def __init__(self, parameters: Sharded, worker: Worker, evaluate: Evaluate, steps_per_clock: int) -> None:
+        super().__init__(parameters, worker, evaluate, steps_per_clock, sharded=True)
+        self._device = torch.device("cuda" if distributed.get_backend() == "nccl" else "cpu")
+        self._rank = distributed.get_rank()
+        self._has_ended = False
+
+    def end(self) -> None:
+        if self._over:
+            return
+        if not distributed.is_initialized():
+            raise GaiaError("the process group was destroyed before the run was over, expected run.end() before that")
+        self._has_ended = True
+        super().end()
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the values of the whole model to a safetensors file. All processes of the data center call this together,
+        and the first of them writes."""
+        values = self._parameters.whole()
+        if self._rank == 0:
+            _gaia.write_tensors(path, self._parameters.tensors, values)
+
+    def _share(self) -> tuple[Sequence[tuple[int, int]], bool, Any]:
+        # Statistics are whole in each process. Those of the first are sent, and all take what comes back.
+        return self._parameters.rows, self._rank == 0, self._parameters.whole()
+
+    def _request(self, worker: Worker) -> tuple[str, int]:
+        while True:
+            known, clock = wait(worker, stop=not self._has_ended) if self._rank == 0 else ("", 0)
+            request = KINDS[self._from_first(KINDS.index(known) if self._rank == 0 else 0)]
+            if self._rank > 0 and request in ("iterate", "evaluate", "finish"):
+                known, clock = wait(worker, only=request, stop=request == "iterate")
+            elif self._rank > 0:
+                known = request
+            if request == "iterate" and not self._is_of_all(known == "iterate", clock):
+                # Iterations of a data center are those of all its workers: none is the last one of some.
+                known = request = "stop"
+            if known == "closed" or request == "closed":
+                return "closed", 0
+            if request != "stop":
+                return request, clock
+            self._has_ended = True
+            worker.exchange.end()
+
+    def _is_of_all(self, has_begun: bool, clock: int) -> bool:
+        """Whether the iteration of this clock has begun in all processes."""
+        own = torch.tensor([clock if has_begun else -1], dtype=torch.int64, device=self._device)
+        clocks = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
+        distributed.all_gather(clocks, own)
+        begun = {int(one) for one in clocks}
+        if len(begun - {-1}) > 1:
+            raise GaiaError(f"the workers of this data center are at different clocks, {sorted(begun)}, expected one: restart all of them")
+        return -1 not in begun
+
+    def _from_first(self, number: int) -> int:
+        sent = torch.tensor([number], dtype=torch.int64, device=self._device)
+        distributed.broadcast(sent, src=0)
+        return int(sent)
+
+
+def check_rows(parameters: Sequence[tuple[str, Any]]) -> None:
+    """Checks that ``fully_shard`` has dealt parameters among all processes, by rows.
+
+    Raises:
+        GaiaError: It has dealt some of them, or in another way.
+    """
+    processes = distributed.get_world_size()
+    for name, one in parameters:
+        if not isinstance(one, DTensor):
+            raise GaiaError(f"{name} is in each process as a whole, expected fully_shard(...) of the whole module", 2)
+        if one.device_mesh.ndim != 1 or one.device_mesh.size() != processes or tuple(one.placements) != (Shard(0),):
+            raise GaiaError(
+                f"{name} is dealt as {tuple(one.placements)} over {one.device_mesh}, expected (Shard(dim=0),) over {processes} processes", 2
+            )
+
+
+def _rows_of(name: str, one: DTensor) -> tuple[int, int]:
+    """The rows that this process holds: equal parts of the first dimension, of which the last ones may be shorter."""
+    count, processes, rank = one.shape[0], distributed.get_world_size(), distributed.get_rank()
+    each = -(-count // processes)
+    first, last = min(each * rank, count), min(each * (rank + 1), count)
+    if (found := _local(one).shape[0]) != last - first:
+        raise GaiaError(f"{name} has {found} rows in process {rank}, expected {last - first} of {count}", 2)
+    return first, last
+
+
+def _local(one: Any) -> torch.Tensor:
+    detached: Any = one.detach()
+    local: torch.Tensor = detached.to_local() if isinstance(one, DTensor) else detached
+    return local
+
+
+def _whole(one: Any) -> torch.Tensor:
+    detached: Any = one.detach()
+    whole: torch.Tensor = detached.full_tensor() if isinstance(one, DTensor) else detached
+    return whole.float().cpu()
+
+
+#: What the first process tells the others.
+KINDS = ("iterate", "evaluate", "finish", "stop", "closed")

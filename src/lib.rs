@@ -96,7 +96,7 @@ pub use gaia_core::significance::Significance;
 pub use gaia_core::topology::{DataCenter, Topology, WanLink};
 pub use gaia_core::types::{
     Clock, Content, Deltas, Model, ModelLayout, Random, Restorer, RowSet, Saved, Saver, Seed,
-    StateError, TableDeltas, TableId, TableLayout, TableRows,
+    SharedValues, StateError, TableDeltas, TableId, TableLayout, TableRows,
 };
 pub use gaia_data::DataError;
 pub use gaia_driver::{Outcome, RunError, RunOptions, run, run_with};

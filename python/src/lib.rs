@@ -3,6 +3,7 @@
 //! The package `gaia` around it, in `python/gaia`, is what users import. Here is what has to be close to the nodes: a script
 //! is an application of the run (`program.rs`), and meets its nodes at an exchange (`exchange.rs`).
 
+mod buffer;
 mod exchange;
 mod parts;
 mod program;

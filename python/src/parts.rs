@@ -3,12 +3,13 @@
 //! A script's buffer has the values of the rows that it holds, table after table: usually of all rows. Before an iteration
 //! those that were read are written into it. A row that is held and not read stays what it was, and may not change.
 
+use std::cell::Cell;
 use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::tables::Tensor;
-use gaia::{Deltas, ModelLayout, RowSet, TableDeltas, TableId, TableRows};
+use gaia::{Deltas, ModelLayout, RowSet, SharedValues, TableDeltas, TableId, TableRows};
 
 /// The rows that an iteration needs of some tables. Of others it needs all.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,23 @@ struct Part {
     width: usize,
     in_model: usize,
     in_buffer: usize,
+}
+
+/// A number in memory that only this process writes, or that a script may write too.
+pub(crate) trait Value {
+    fn value(&self) -> f32;
+}
+
+impl Value for f32 {
+    fn value(&self) -> f32 {
+        *self
+    }
+}
+
+impl Value for Cell<f32> {
+    fn value(&self) -> f32 {
+        self.get()
+    }
 }
 
 /// What an iteration began with and ended with.
@@ -185,6 +203,47 @@ impl Parts {
         };
         let tables = self.0.iter().enumerate().map(of_part).collect::<Result<_, String>>()?;
         Ok(Deltas { tables })
+    }
+
+    /// `share` of the change of each row of a whole model that has changed: from `before` to what the script's buffer holds
+    /// `after`. `spare` has the memory of earlier changes by table, which is used again once nobody else holds it.
+    pub(crate) fn changes_of_whole<B: Value>(
+        &self,
+        before: &[B],
+        after: &[Cell<f32>],
+        share: f32,
+        spare: &mut Vec<SharedValues>,
+    ) -> Deltas {
+        spare.resize_with(self.0.len(), SharedValues::default);
+        let of_part = |(part, spare): (&Part, &mut SharedValues)| {
+            if !part.sends || part.width == 0 {
+                return TableDeltas::none();
+            }
+            let (before, after) = (&before[part.all_in_model()], &after[part.all_in_buffer()]);
+            let mut values = spare.reclaim().unwrap_or_default();
+            values.clear();
+            values.reserve_exact(after.len());
+
+            let mut changed = Vec::new();
+            let both = before.chunks_exact(part.width).zip(after.chunks_exact(part.width));
+            for (row, (before, after)) in part.rows.clone().zip(both) {
+                let begun = values.len();
+                let changes = before.iter().zip(after);
+                values.extend(changes.map(|(before, after)| share * (after.get() - before.value())));
+                if values[begun..].iter().all(|change| *change == 0.0) {
+                    values.truncate(begun);
+                } else {
+                    changed.push(row as u32);
+                }
+            }
+
+            let is_all = changed.len() == part.rows.len();
+            let rows = if is_all { TableRows::All } else { TableRows::listed(changed) };
+            let values = SharedValues::from(values);
+            spare.clone_from(&values);
+            TableDeltas { rows, values }
+        };
+        Deltas { tables: self.0.iter().zip(spare).map(of_part).collect() }
     }
 
     /// Whether every row of the model is held, and all were read.

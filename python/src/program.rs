@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
+use crate::buffer::numbers;
 use crate::exchange::{Answer, Declaration, Exchange, Request, Settings};
 use crate::parts::{Iteration, NamedRows, Parts};
 use crate::tables::{Tensor, layout, model};
 use gaia::{
     Aggregation, Application, ApplicationError, Clock, Deltas, Direction, EvaluationSums, Metric,
-    Model, ModelLayout, RowSet, Seed, Task, WeightedSum, Work,
+    Model, ModelLayout, RowSet, Seed, SharedValues, Task, WeightedSum, Work,
 };
 
 /// Starts the script of a worker.
@@ -62,6 +63,8 @@ struct ScriptTask {
     held: Vec<f32>,
     /// The values after an iteration. Kept, so that its pages are at hand in the next.
     after: Vec<f32>,
+    /// The memory of the latest changes, by table.
+    spare: Vec<SharedValues>,
 }
 
 impl Starter {
@@ -252,7 +255,8 @@ impl Application for Program {
             };
             let (held, after) = (vec![0.0; parts.len()], vec![0.0; parts.len()]);
             let (layout, read) = (self.layout.clone(), NamedRows::default());
-            Ok(ScriptTask { script: script.clone(), layout, parts, share, read, held, after })
+            let script = script.clone();
+            Ok(ScriptTask { script, layout, parts, share, read, held, after, spare: Vec::new() })
         });
         let task = match task {
             Ok(task) => task,
@@ -328,7 +332,7 @@ impl Task for ScriptTask {
         if exchange.has_ended() {
             return Ok((Deltas::none(&self.layout), Work::default()));
         }
-        let Self { layout, parts, read, share, held, after, .. } = self;
+        let Self { layout, parts, read, share, held, after, spare, .. } = self;
         let is_whole = parts.are_whole(read);
         if !is_whole {
             parts.update(held, &model.values, read);
@@ -342,6 +346,25 @@ impl Task for ScriptTask {
             let Answer::Iterated { examples } = answer else {
                 return Ok((Deltas::none(layout), Work::default()));
             };
+            let parameters = layout.parameters() as f64;
+            let flops = FLOPS_PER_WEIGHT * parameters * examples as f64;
+            let work = Work { examples, flops };
+            if is_whole {
+                if !parts.are_whole(&exchange.named()) {
+                    // Rows that the next iteration does not read stay what they are.
+                    declaration.values.copy_to_slice(py, after).map_err(|error| error.to_string())?;
+                }
+                let all = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
+                let deltas = match &declaration.rounded {
+                    None => parts.changes_of_whole(&model.values, all, *share, spare),
+                    Some(rounded) => {
+                        let rounded = numbers(py, rounded).ok_or(NOT_CONTIGUOUS)?;
+                        parts.changes_of_whole(rounded, all, *share, spare)
+                    }
+                };
+                return Ok((deltas, work));
+            }
+
             let copied = declaration.values.copy_to_slice(py, after);
             let rounded = declaration.rounded.as_ref().map(|rounded| rounded.to_vec(py));
             let rounded = copied.and_then(|()| rounded.transpose());
@@ -354,9 +377,7 @@ impl Task for ScriptTask {
                 after,
             };
             let deltas = parts.changes(&iteration, *share, &declaration.tensors)?;
-            let parameters = layout.parameters() as f64;
-            let flops = FLOPS_PER_WEIGHT * parameters * examples as f64;
-            Ok((deltas, Work { examples, flops }))
+            Ok((deltas, work))
         };
         let asked = exchange.ask(Request::Iterate { clock: clock.0 }, write, show);
         std::mem::swap(&mut self.held, &mut self.after);
@@ -395,6 +416,9 @@ impl Task for Unstarted {
 /// Of a step on one example: two for the product with a weight, and twice that for its gradients. A charged cost model takes
 /// it for what an iteration costs; it is low for convolutions, whose weights are used many times.
 const FLOPS_PER_WEIGHT: f64 = 6.0;
+
+/// The exchange takes no other buffers.
+const NOT_CONTIGUOUS: &str = "the values of the script are not contiguous";
 
 /// A table has a number of 16 bits.
 const TABLES_MAX: usize = 1 << 16;

@@ -72,7 +72,9 @@ class ArraysRun(Run):
         """The arrays, as views: what is written to them before :meth:`step` is what it sends."""
         return self._parameters.tree
 
-    def step(self, params: Any = None, *, examples: int = 1, rows: Mapping[str, Any] | None = None) -> Any:
+    def step(
+        self, params: Any = None, *, examples: int = 1, rows: Mapping[str, Any] | None = None, learning_rate: float | None = None
+    ) -> Any:
         """Says that a step is done, and returns the arrays to go on with.
 
         Args:
@@ -82,6 +84,7 @@ class ArraysRun(Run):
             rows: By the path of an array: the rows of its first dimension that steps read and change in the clock that begins
                 after this step, as an array or a list of whole numbers. Said with the last step of a clock. That clock reads
                 no other rows of these arrays, which stay what they were, and none of them may change.
+            learning_rate: The rate of the step, where it changes: ASP's threshold falls with it.
 
         Raises:
             GaiaError: ``params`` have other names or shapes, or ``rows`` names no array or a row that it does not have.
@@ -89,7 +92,7 @@ class ArraysRun(Run):
         if params is not None:
             self._parameters.take(params)
         self._examples += examples
-        self._stepped(rows)
+        self._stepped(rows, learning_rate)
         return self.params if params is None else self._parameters.fresh()
 
 

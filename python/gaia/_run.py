@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gaia import _gaia
 from gaia._errors import GaiaError, RunStopped
+from gaia._learning_rate import LearningRate
 from gaia._random import Streams
 from gaia._rows import Ahead, Rows, listed
 
@@ -85,6 +86,7 @@ class Run:
         self._waits = False
         #: The rows that this clock has read. ``None``: all.
         self._read: Rows | None = None
+        self._learning_rate = LearningRate()
         #: The latest evaluation by this worker: its clock, the loss and the metric. Empty before the first.
         self.metrics: dict[str, float] = {}
         self.clock: int = 0
@@ -205,10 +207,13 @@ class Run:
         """Waits for the next request."""
         return wait(worker)
 
-    def _stepped(self, rows: Mapping[str, Any] | None = None) -> None:
-        """A step of the optimizer has been done. ``rows`` are those that the next clock needs, if this one ends here."""
+    def _stepped(self, rows: Mapping[str, Any] | None = None, rate: float | None = None) -> None:
+        """A step of the optimizer has been done, at a learning rate. ``rows`` are those that the next clock needs, if this one
+        ends here."""
         if self._over:
             return
+        if rate is not None:
+            self._learning_rate.note(rate)
         self._steps += 1
         self._parameters.check()
         said = None if rows is None else listed(rows, self._parameters.tensors)
@@ -235,7 +240,7 @@ class Run:
         if self._worker is not None:
             self._parameters.store()
             try:
-                self._worker.exchange.iterated(examples, self._read)
+                self._worker.exchange.iterated(examples, self._read, self._learning_rate.factor)
             except ValueError as error:
                 raise GaiaError(str(error), 2) from None
             self._serve()

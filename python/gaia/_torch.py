@@ -40,8 +40,13 @@ def join_module(
         # What `save` writes is collected then: alone, nothing of the model is touched.
         run = Run(Unjoined(model) if worker is None else Module(model), worker, evaluate, steps_per_clock, sharded)
     run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
-    optimizer.register_step_post_hook(lambda *_: run._stepped())
+    optimizer.register_step_post_hook(lambda *_: run._stepped(rate=_rate(optimizer)))
     return run
+
+
+def _rate(optimizer: torch.optim.Optimizer) -> float | None:
+    """The learning rate of the step that has just been done: the largest of the groups."""
+    return max((float(group["lr"]) for group in optimizer.param_groups if "lr" in group), default=None)
 
 
 def _momentum(optimizer: torch.optim.Optimizer, steps_per_clock: int) -> float:

@@ -68,7 +68,7 @@ pub(crate) enum Request {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     /// The iteration has run on so many examples. The values are those after it.
-    Iterated { examples: u64 },
+    Iterated { examples: u64, learning_rate_factor: Option<f64> },
     /// The evaluation of the model, with its weight: the number of examples.
     Evaluated { loss: f64, metric: f64, weight: f64 },
     /// The script has the final model.
@@ -422,14 +422,19 @@ impl Exchange {
     }
 
     /// Answers that the iteration has run. `rows` are those that the next one needs, by tensors' numbers; without it, and of
-    /// other tensors, it needs all.
-    #[pyo3(signature = (examples, rows=None))]
+    /// other tensors, it needs all. The learning rate is divided by the largest so far.
+    #[pyo3(signature = (examples, rows=None, learning_rate_factor=None))]
     fn iterated(
         &self,
         py: Python<'_>,
         examples: u64,
         rows: Option<Vec<(usize, PyBuffer<i64>)>>,
+        learning_rate_factor: Option<f64>,
     ) -> PyResult<()> {
+        if learning_rate_factor.is_some_and(|factor| !(0.0..=1.0).contains(&factor)) {
+            let found = learning_rate_factor.unwrap_or_default();
+            return Err(PyValueError::new_err(format!("a share of {found}, expected 0 to 1")));
+        }
         let named = match rows {
             None => NamedRows::default(),
             Some(rows) => {
@@ -441,7 +446,7 @@ impl Exchange {
         };
         let mut state = self.lock();
         state.named = named;
-        state.give(Answer::Iterated { examples });
+        state.give(Answer::Iterated { examples, learning_rate_factor });
         drop(state);
         self.changed.notify_all();
         Ok(())

@@ -71,6 +71,8 @@ impl Starter {
     /// The number of workers.
     fn size(&self) -> usize {
         self.workers.iter().sum()
+    /// The learning rate of the latest iteration, divided by the largest so far, if the script has one.
+    learning_rate_factor: Option<f64>,
     }
 
     /// The number of workers in the data center of a worker.
@@ -343,7 +345,7 @@ impl Task for ScriptTask {
         };
 
         let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
-            let Answer::Iterated { examples } = answer else {
+            let Answer::Iterated { examples, learning_rate_factor } = answer else {
                 return Ok((Deltas::none(layout), Work::default()));
             };
             let parameters = layout.parameters() as f64;
@@ -379,6 +381,7 @@ impl Task for ScriptTask {
             let deltas = parts.changes(&iteration, *share, &declaration.tensors)?;
             Ok((deltas, work))
         };
+            *factor = learning_rate_factor;
         let asked = exchange.ask(Request::Iterate { clock: clock.0 }, write, show);
         std::mem::swap(&mut self.held, &mut self.after);
         asked.map_err(ApplicationError::new)
@@ -419,6 +422,10 @@ const FLOPS_PER_WEIGHT: f64 = 6.0;
 
 /// The exchange takes no other buffers.
 const NOT_CONTIGUOUS: &str = "the values of the script are not contiguous";
+
+    fn learning_rate_factor(&self) -> Option<f64> {
+        self.learning_rate_factor
+    }
 
 /// A table has a number of 16 bits.
 const TABLES_MAX: usize = 1 << 16;

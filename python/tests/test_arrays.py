@@ -117,6 +117,23 @@ def test_the_emulated_driver_trains_the_same_script(three):
     assert all((weights[rank] == weights[0]).all() for rank in weights) and len(weights) == 6
 
 
+@pytest.mark.parametrize("said", [False, True])
+def test_a_threshold_falls_with_the_learning_rate_of_a_script(three, said):
+    """Changes of the same sizes: only where a script says that its rate has fallen, smaller ones are sent."""
+
+    def main():
+        draws = numpy.random.default_rng(gaia.rank())
+        run = gaia.join({"w": numpy.ones(4000, numpy.float32)}, evaluate=lambda params: 1.0)
+        while not run.over:
+            run.params["w"] += draws.normal(size=4000).astype(numpy.float32) * 0.01
+            run.step(learning_rate=0.1 if run.clock < 5 or not said else 1e-6)
+
+    asp = {"model": "asp", "function": "absolute", "threshold": 0.5, "goal": "cost"}
+    settings = {f"sync.remote.{key}": value for key, value in asp.items()}
+    result = gaia.simulate(main, three, set=settings)
+    assert (result["significant_fraction"] > 0.5) == said
+
+
 def test_local_steps_between_clocks_stay_local(three):
     every, tenth = (
         gaia.simulate(least_squares(steps_per_clock=steps), three, set={"stop.clocks": 5}) for steps in (1, 10)

@@ -95,7 +95,7 @@ pub use gaia_core::coordinator::{ChangeRule, StopRules};
 pub use gaia_core::significance::Significance;
 pub use gaia_core::topology::{DataCenter, Topology, WanLink};
 pub use gaia_core::types::{
-    Clock, Content, Deltas, Model, ModelLayout, Random, Restorer, RowSet, Saved, Saver, Seed,
+    Clock, Content, DcId, Deltas, Model, ModelLayout, Random, Restorer, RowSet, Saved, Saver, Seed,
     SharedValues, StateError, TableDeltas, TableId, TableLayout, TableRows,
 };
 pub use gaia_data::DataError;

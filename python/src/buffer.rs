@@ -3,7 +3,10 @@
 //! A script hands its values over by the buffer protocol. What a clock sends is computed straight from them, since a copy
 //! would be a further pass over all parameters of each clock.
 
-#![allow(unsafe_code, reason = "a buffer of another language's has no lifetime that the compiler knows")]
+#![allow(
+    unsafe_code,
+    reason = "a buffer of another language's has no lifetime that the compiler knows"
+)]
 
 use std::cell::Cell;
 

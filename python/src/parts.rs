@@ -229,7 +229,8 @@ impl Parts {
             for (row, (before, after)) in part.rows.clone().zip(both) {
                 let begun = values.len();
                 let changes = before.iter().zip(after);
-                values.extend(changes.map(|(before, after)| share * (after.get() - before.value())));
+                values
+                    .extend(changes.map(|(before, after)| share * (after.get() - before.value())));
                 if values[begun..].iter().all(|change| *change == 0.0) {
                     values.truncate(begun);
                 } else {

@@ -1,7 +1,9 @@
 //! The application that a script is: each worker's task is a run of the script.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
@@ -11,8 +13,8 @@ use crate::exchange::{Answer, Declaration, Exchange, Request, Settings};
 use crate::parts::{Iteration, NamedRows, Parts};
 use crate::tables::{Tensor, layout, model};
 use gaia::{
-    Aggregation, Application, ApplicationError, Clock, Deltas, Direction, EvaluationSums, Metric,
-    Model, ModelLayout, RowSet, Seed, SharedValues, Task, WeightedSum, Work,
+    Aggregation, Application, ApplicationError, Clock, DcId, Deltas, Direction, EvaluationSums,
+    Metric, Model, ModelLayout, RowSet, Seed, SharedValues, Task, WeightedSum, Work,
 };
 
 /// Starts the script of a worker.
@@ -38,6 +40,8 @@ pub(crate) struct Program {
     first: Mutex<Option<Arc<Script>>>,
     /// The latest script of each worker.
     scripts: Mutex<Vec<Option<Arc<Script>>>>,
+    /// The number of workers that hold a row, in the data centers that take part.
+    holders: Arc<AtomicUsize>,
 }
 
 /// One run of the script. It is told when the last who asks it is gone.
@@ -56,7 +60,9 @@ struct ScriptTask {
     script: Arc<Script>,
     layout: Arc<ModelLayout>,
     parts: Parts,
-    share: f32,
+    /// Whether changes are divided by the number of workers that hold a row, and that number.
+    average: bool,
+    holders: Arc<AtomicUsize>,
     /// The rows that the current clock has read.
     read: NamedRows,
     /// The values of the script after its latest iteration, with those that were read since then.
@@ -65,14 +71,23 @@ struct ScriptTask {
     after: Vec<f32>,
     /// The memory of the latest changes, by table.
     spare: Vec<SharedValues>,
+    /// The learning rate of the latest iteration, divided by the largest so far, if the script has one.
+    learning_rate_factor: Option<f64>,
 }
 
 impl Starter {
     /// The number of workers.
     fn size(&self) -> usize {
         self.workers.iter().sum()
-    /// The learning rate of the latest iteration, divided by the largest so far, if the script has one.
-    learning_rate_factor: Option<f64>,
+    }
+
+    /// The number of workers that hold a row, in data centers with so many workers. At least 1.
+    ///
+    /// In simulation each worker of a model that is shared has all of it, and the mean of all workers is that of the data
+    /// centers' means.
+    fn holders<'a>(&self, sharded: bool, workers: impl Iterator<Item = &'a usize>) -> usize {
+        let each = |workers: &usize| if sharded && self.is_real { 1 } else { *workers };
+        workers.map(each).sum::<usize>().max(1)
     }
 
     /// The number of workers in the data center of a worker.
@@ -119,6 +134,7 @@ impl Program {
         let (tensors, settings) = (tensors.clone(), settings.clone());
         check(&tensors)?;
         let scripts = (0..starter.size()).map(|_| None).collect();
+        let holders = starter.holders(settings.sharded, starter.workers.iter());
         let program = Self {
             layout: layout(&tensors, settings.sharded),
             starter,
@@ -127,9 +143,10 @@ impl Program {
             settings,
             first: Mutex::new(Some(script)),
             scripts: Mutex::new(scripts),
+            holders: Arc::new(AtomicUsize::new(holders)),
         };
         if !workers.is_empty() {
-            program.share_of(first, &declaration)?;
+            program.check_share(first, &declaration)?;
         }
         Ok(program)
     }
@@ -146,26 +163,23 @@ impl Program {
         Ok(script)
     }
 
-    /// What changes of a worker are multiplied by: one part in the number of workers that hold a row.
+    /// Checks how a worker holds the model.
     ///
     /// # Errors
     /// That a worker of several in its data center holds the whole model, where they should share it.
-    fn share_of(&self, worker: usize, declaration: &Declaration) -> Result<f32, String> {
-        let Settings { average, sharded, .. } = &self.settings;
+    fn check_share(&self, worker: usize, declaration: &Declaration) -> Result<(), String> {
         let beside = self.starter.workers_beside(worker);
-        if *sharded && self.starter.is_real && declaration.share.is_none() && beside > 1 {
+        if self.settings.sharded
+            && self.starter.is_real
+            && declaration.share.is_none()
+            && beside > 1
+        {
             return Err(format!(
                 "rank {worker}: gaia.join(..., sharded=True) in a data center with {beside} workers, expected its workers to \
                  share the model: one process of torch.distributed each, and fully_shard"
             ));
         }
-        // In simulation each worker has the whole model, and the mean of all is that of the data centers' means.
-        let holders = if *sharded && self.starter.is_real {
-            self.starter.workers.len()
-        } else {
-            self.starter.size()
-        };
-        Ok(if *average { 1.0 / holders as f32 } else { 1.0 })
+        Ok(())
     }
 
     /// Checks that another run of the script has declared the same model.
@@ -250,7 +264,7 @@ impl Application for Program {
             Err(reason) => return Box::new(Unstarted { reason, layout: self.layout.clone() }),
         };
         let task = script.0.get().declared().and_then(|declaration| {
-            let share = self.share_of(worker, &declaration)?;
+            self.check_share(worker, &declaration)?;
             let parts = match &declaration.share {
                 None => Parts::new(&self.layout, None, true),
                 Some(own) => Parts::new(&self.layout, Some(&own.rows), own.sends_statistics),
@@ -258,7 +272,18 @@ impl Application for Program {
             let (held, after) = (vec![0.0; parts.len()], vec![0.0; parts.len()]);
             let (layout, read) = (self.layout.clone(), NamedRows::default());
             let script = script.clone();
-            Ok(ScriptTask { script, layout, parts, share, read, held, after, spare: Vec::new() })
+            Ok(ScriptTask {
+                script,
+                layout,
+                parts,
+                average: self.settings.average,
+                holders: self.holders.clone(),
+                read,
+                held,
+                after,
+                spare: Vec::new(),
+                learning_rate_factor: None,
+            })
         });
         let task = match task {
             Ok(task) => task,
@@ -307,6 +332,11 @@ impl Application for Program {
         format!("{script}, {parameters} parameters in {tensors} tensors")
     }
 
+    fn handle_data_centers(&self, present: &BTreeSet<DcId>) {
+        let present = present.iter().filter_map(|dc| self.starter.workers.get(dc.index()));
+        self.holders.store(self.starter.holders(self.settings.sharded, present), Ordering::Relaxed);
+    }
+
     fn finish(&self, model: &Model, workers: Range<usize>) {
         for worker in workers {
             let Ok(script) = self.running(worker) else { continue };
@@ -334,7 +364,10 @@ impl Task for ScriptTask {
         if exchange.has_ended() {
             return Ok((Deltas::none(&self.layout), Work::default()));
         }
-        let Self { layout, parts, read, share, held, after, spare, .. } = self;
+        let Self { layout, parts, read, held, after, spare, .. } = self;
+        let holders = self.holders.load(Ordering::Relaxed);
+        let share = if self.average { 1.0 / holders as f32 } else { 1.0 };
+        let factor = &mut self.learning_rate_factor;
         let is_whole = parts.are_whole(read);
         if !is_whole {
             parts.update(held, &model.values, read);
@@ -348,20 +381,24 @@ impl Task for ScriptTask {
             let Answer::Iterated { examples, learning_rate_factor } = answer else {
                 return Ok((Deltas::none(layout), Work::default()));
             };
+            *factor = learning_rate_factor;
             let parameters = layout.parameters() as f64;
             let flops = FLOPS_PER_WEIGHT * parameters * examples as f64;
             let work = Work { examples, flops };
             if is_whole {
                 if !parts.are_whole(&exchange.named()) {
                     // Rows that the next iteration does not read stay what they are.
-                    declaration.values.copy_to_slice(py, after).map_err(|error| error.to_string())?;
+                    declaration
+                        .values
+                        .copy_to_slice(py, after)
+                        .map_err(|error| error.to_string())?;
                 }
                 let all = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
                 let deltas = match &declaration.rounded {
-                    None => parts.changes_of_whole(&model.values, all, *share, spare),
+                    None => parts.changes_of_whole(&model.values, all, share, spare),
                     Some(rounded) => {
                         let rounded = numbers(py, rounded).ok_or(NOT_CONTIGUOUS)?;
-                        parts.changes_of_whole(rounded, all, *share, spare)
+                        parts.changes_of_whole(rounded, all, share, spare)
                     }
                 };
                 return Ok((deltas, work));
@@ -378,13 +415,16 @@ impl Task for ScriptTask {
                 held: before,
                 after,
             };
-            let deltas = parts.changes(&iteration, *share, &declaration.tensors)?;
+            let deltas = parts.changes(&iteration, share, &declaration.tensors)?;
             Ok((deltas, work))
         };
-            *factor = learning_rate_factor;
         let asked = exchange.ask(Request::Iterate { clock: clock.0 }, write, show);
         std::mem::swap(&mut self.held, &mut self.after);
         asked.map_err(ApplicationError::new)
+    }
+
+    fn learning_rate_factor(&self) -> Option<f64> {
+        self.learning_rate_factor
     }
 
     fn on_stopped(&mut self) {
@@ -422,10 +462,6 @@ const FLOPS_PER_WEIGHT: f64 = 6.0;
 
 /// The exchange takes no other buffers.
 const NOT_CONTIGUOUS: &str = "the values of the script are not contiguous";
-
-    fn learning_rate_factor(&self) -> Option<f64> {
-        self.learning_rate_factor
-    }
 
 /// A table has a number of 16 bits.
 const TABLES_MAX: usize = 1 << 16;

@@ -1,6 +1,6 @@
 //! An initial model from a file, such as the `model.safetensors` of an earlier run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::error::DataError;
 use gaia_core::application::{
     Application, ApplicationError, Attachment, EvaluationSums, Metric, Task,
 };
-use gaia_core::types::{Clock, Model, ModelLayout, Seed};
+use gaia_core::types::{Clock, DcId, Model, ModelLayout, Seed};
 use gaia_model::TrainedModel;
 
 /// An application whose initial model was read from a file.
@@ -81,6 +81,10 @@ impl Application for Initialized {
 
     fn clocks_per_pass(&self) -> u64 {
         self.application.clocks_per_pass()
+    }
+
+    fn handle_data_centers(&self, present: &BTreeSet<DcId>) {
+        self.application.handle_data_centers(present);
     }
 
     fn finish(&self, model: &Model, workers: Range<usize>) {

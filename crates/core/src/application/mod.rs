@@ -5,12 +5,13 @@ mod attachment;
 mod evaluation;
 mod names;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Range};
 use std::sync::Arc;
 
 use crate::types::{
-    Clock, Deltas, Model, ModelLayout, Persist, Restorer, RowSet, Saved, Saver, Seed, StateError,
+    Clock, DcId, Deltas, Model, ModelLayout, Persist, Restorer, RowSet, Saved, Saver, Seed,
+    StateError,
 };
 
 pub use application_error::ApplicationError;
@@ -92,6 +93,13 @@ pub trait Application: Send + Sync {
     fn describe(&self) -> String {
         format!("{} parameters", self.layout().parameters())
     }
+
+    /// Says which data centers take part, wherever each worker is a process: before its first iteration, and each time that
+    /// one has joined, left or was given up.
+    ///
+    /// The default does nothing: right for tasks that repeat, since logs do not hold it. An application that divides changes
+    /// by the number of workers divides by those of these data centers.
+    fn handle_data_centers(&self, _present: &BTreeSet<DcId>) {}
 
     /// Hands the final copy of the model to workers of this process, once the run is over. After the drain all data centers
     /// have this copy. It is not called where the run has failed.

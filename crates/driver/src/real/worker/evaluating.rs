@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use crate::blocking::beside;
 use crate::cluster::{Blueprint, digest};
 use crate::message_of;
+use crate::real::server::mirrors::Addresses;
 use gaia_core::application::{Application, ApplicationError, EvaluationSums};
 use gaia_core::types::{Model, ShardId, ShardLayout, WorkerId};
 
@@ -103,6 +104,11 @@ impl Evaluating {
             let found = catch_unwind(AssertUnwindSafe(evaluate));
             (Evaluated { ticket, found: found.map_err(|panic| message_of(&*panic)) }, model)
         }));
+    }
+
+    /// Tells the application which data centers take part: those of the servers that have an address.
+    pub(super) fn handle_data_centers(&self, addresses: &Addresses) {
+        self.application.handle_data_centers(&addresses.keys().map(|server| server.dc).collect());
     }
 
     /// Hands the final model to the application: the copy of the evaluation at the end of the run.

@@ -116,6 +116,7 @@ pub(super) async fn work(
         };
         let Begun { servers: addresses, stand_ins, reset, .. } = begun?;
         stands_in_for.send_replace(stand_ins.lost_to(id));
+        evaluating.handle_data_centers(&addresses);
         let reached = (addresses, next_requests.subscribe());
         let servers = Servers::connect(&context, id, &layouts, reached, near);
         let mut node = WorkerNode::new(
@@ -239,7 +240,9 @@ impl WorkerNode {
     fn on_order(&mut self, order: Order) -> Result<(), RealError> {
         match order {
             Order::Begin { servers, stand_ins } => {
-                self.servers.reach(addresses_of(servers)?);
+                let addresses = addresses_of(servers)?;
+                self.evaluating.handle_data_centers(&addresses);
+                self.servers.reach(addresses);
                 self.stands_in_for.send_replace(stand_ins.lost_to(self.id));
             }
             Order::Start { stopped } => {

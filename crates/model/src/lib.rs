@@ -18,10 +18,12 @@ mod error;
 mod file;
 mod read;
 mod shards;
+mod tensors;
 mod write;
 
 pub use description::{DESCRIPTION, MetricValue, ModelDescription, Shard};
 pub use error::ModelError;
 pub use file::{BEST_MODEL, BEST_SHARDS, KEPT_MODELS, MODEL, ModelFile};
 pub use read::{TrainedModel, TrainedTable};
+pub use tensors::{TensorSpec, tensor_layout};
 pub use write::{Values, model_bytes, shard_bytes, tensor_bytes};

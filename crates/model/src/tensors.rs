@@ -1,0 +1,117 @@
+//! The tensors of a script, and the tables that they are trained as.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use gaia_core::types::{ModelLayout, TableId, TableLayout};
+
+/// The name and the shape of a tensor of the script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// Its name, which no other tensor of the script has.
+    pub name: String,
+    /// The length of each dimension.
+    pub shape: Vec<usize>,
+    /// Whether it holds statistics: values that are measured and not trained.
+    pub is_statistics: bool,
+}
+
+impl TensorSpec {
+    /// The number of values.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether it has no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The length of the first dimension: of a vector the number of values. 1 of a single value.
+    pub fn first_dimension(&self) -> usize {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
+    /// The number of values at these indexes of the first dimension.
+    pub fn len_of(&self, indexes: &Range<usize>) -> usize {
+        indexes.len() * self.shape.iter().skip(1).product::<usize>()
+    }
+
+    /// The table of the tensor. Of two dimensions and more, a row is what lies at one index of the first. Values of a vector
+    /// are no rows by themselves: it is cut into the longest rows of equal length up to [`ROW_MAX`]. Where the workers of a
+    /// data center share the model among them, a part may end at any value, and so each is a row.
+    pub fn table(&self, sharded: bool) -> TableLayout {
+        let (rows, width) = match self.shape[..] {
+            [] => (1, 1),
+            [length] if sharded && !self.is_statistics => (length, 1),
+            [length] => {
+                let width = (1..=length.min(ROW_MAX)).rev().find(|width| length % width == 0);
+                let width = width.unwrap_or(1);
+                (length / width, width)
+            }
+            [rows, ..] => (rows, self.len() / rows.max(1)),
+        };
+        TableLayout { name: self.name.clone(), rows, width }
+    }
+}
+
+/// The tables of tensors, in their order. `sharded`: the workers of a data center share the model among them.
+pub fn tensor_layout(tensors: &[TensorSpec], sharded: bool) -> Arc<ModelLayout> {
+    let layout = ModelLayout::new(tensors.iter().map(|tensor| tensor.table(sharded)).collect());
+    let statistics = layout.table_ids().zip(tensors);
+    let statistics: Vec<TableId> =
+        statistics.filter_map(|(table, tensor)| tensor.is_statistics.then_some(table)).collect();
+    Arc::new(layout.with_statistics(statistics))
+}
+
+/// The longest row of a vector, in values: the rows of a table are dealt to the servers of a data center.
+const ROW_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_are_cut_into_rows() {
+        let check = |shape: &[usize], rows: usize, width: usize| {
+            let spec = TensorSpec { name: "t".into(), shape: shape.into(), is_statistics: false };
+            let table = spec.table(false);
+            assert_eq!((table.rows, table.width), (rows, width), "{shape:?}");
+            assert_eq!(spec.len(), rows * width, "{shape:?}");
+        };
+        check(&[], 1, 1);
+        check(&[7], 1, 7);
+        check(&[2048], 2, 1024);
+        check(&[1031], 1031, 1);
+        check(&[0], 0, 1);
+        check(&[3, 5], 3, 5);
+        check(&[8, 3, 2, 2], 8, 12);
+        check(&[0, 4], 0, 4);
+    }
+
+    #[test]
+    fn each_value_of_a_vector_that_workers_share_is_a_row() {
+        let spec = |shape: &[usize], is_statistics| TensorSpec {
+            name: "t".into(),
+            shape: shape.into(),
+            is_statistics,
+        };
+        let of = |spec: TensorSpec| (spec.table(true).rows, spec.table(true).width);
+        assert_eq!(of(spec(&[8], false)), (8, 1));
+        assert_eq!(of(spec(&[8], true)), (1, 8), "all workers hold all statistics");
+        assert_eq!(of(spec(&[8, 3], false)), (8, 3));
+    }
+
+    #[test]
+    fn tables_have_the_order_and_the_roles_of_their_tensors() {
+        let spec = |name: &str, is_statistics| TensorSpec {
+            name: name.into(),
+            shape: vec![2, 2],
+            is_statistics,
+        };
+        let layout = tensor_layout(&[spec("b", false), spec("a", true)], false);
+        let names: Vec<&str> = layout.tables().iter().map(|table| table.name.as_str()).collect();
+        assert_eq!(names, ["b", "a"]);
+        assert!(!layout.is_statistics(TableId(0)) && layout.is_statistics(TableId(1)));
+    }
+}

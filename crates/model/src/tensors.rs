@@ -42,6 +42,8 @@ impl TensorSpec {
     /// data center share the model among them, a part may end at any value, and so each is a row.
     pub fn table(&self, sharded: bool) -> TableLayout {
         let (rows, width) = match self.shape[..] {
+            // A row has at least one value.
+            _ if self.is_empty() => (0, 1),
             [] => (1, 1),
             [length] if sharded && !self.is_statistics => (length, 1),
             [length] => {
@@ -49,7 +51,7 @@ impl TensorSpec {
                 let width = width.unwrap_or(1);
                 (length / width, width)
             }
-            [rows, ..] => (rows, self.len() / rows.max(1)),
+            [rows, ..] => (rows, self.len() / rows),
         };
         TableLayout { name: self.name.clone(), rows, width }
     }
@@ -86,7 +88,8 @@ mod tests {
         check(&[0], 0, 1);
         check(&[3, 5], 3, 5);
         check(&[8, 3, 2, 2], 8, 12);
-        check(&[0, 4], 0, 4);
+        check(&[0, 4], 0, 1);
+        check(&[4, 0], 0, 1);
     }
 
     #[test]

@@ -44,6 +44,7 @@ fn seeds() -> Vec<Seed> {
         objective: 0.5,
         metric: MetricValue { name: "rmse".into(), value: 0.25 },
         shard: None,
+        of_script: false,
         version: "0".into(),
     };
     let description = serde_json::to_string(&description).expect("a description is JSON");

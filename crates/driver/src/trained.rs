@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use gaia_config::{KeepModel, Plan};
 use gaia_core::application::{Application, Attachment, Direction};
 use gaia_core::topology::DataCenter;
-use gaia_core::types::{Model, ShardLayout};
+use gaia_core::types::{Model, ModelLayout, ShardLayout};
 use gaia_model::{
     BEST_MODEL, BEST_SHARDS, KEPT_MODELS, MODEL, MetricValue, ModelDescription, ModelFile, Shard,
     model_bytes, shard_bytes,
@@ -20,8 +20,13 @@ pub(crate) struct Figures<'f> {
     pub(crate) metric: (&'f str, f64),
 }
 
-/// The description of a model in its file, or of one shard.
-pub(crate) fn description(plan: &Plan, figures: &Figures<'_>, shard: Option<Shard>) -> String {
+/// The description of a model of this layout in its file, or of one shard.
+fn description(
+    plan: &Plan,
+    layout: &ModelLayout,
+    figures: &Figures<'_>,
+    shard: Option<Shard>,
+) -> String {
     let Figures { clock, objective, metric: (name, value) } = *figures;
     let description = ModelDescription {
         run: plan.name.clone(),
@@ -33,6 +38,7 @@ pub(crate) fn description(plan: &Plan, figures: &Figures<'_>, shard: Option<Shar
         objective,
         metric: MetricValue { name: name.into(), value },
         shard,
+        of_script: layout.has_shapes(),
         version: env!("CARGO_PKG_VERSION").into(),
     };
     serde_json::to_string(&description).expect("a description can be written as JSON")
@@ -49,7 +55,8 @@ pub(crate) fn files(
 ) -> Vec<ModelFile> {
     match plan.model.keep {
         KeepModel::Coordinator => {
-            let bytes = model_bytes(model, attachments, Some(&description(plan, figures, None)));
+            let description = description(plan, model.layout(), figures, None);
+            let bytes = model_bytes(model, attachments, Some(&description));
             let names = if is_best { &[BEST_MODEL, MODEL][..] } else { &[MODEL] };
             vec![ModelFile { paths: names.iter().map(PathBuf::from).collect(), bytes }]
         }
@@ -83,7 +90,7 @@ pub(crate) fn shard_file(
     let shard = Shard { index, count: shards(plan) };
     let none = BTreeMap::new();
     let attachments = if index == 0 { attachments } else { &none };
-    let description = description(plan, figures, Some(shard));
+    let description = description(plan, layout.model(), figures, Some(shard));
     let last = PathBuf::from(shard.file_name());
     let best = is_best.then(|| Path::new(BEST_SHARDS).join(&last));
     ModelFile {

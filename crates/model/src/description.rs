@@ -24,6 +24,10 @@ pub struct ModelDescription {
     /// The shard of the model that the file has. `None` of a whole model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
+    /// Whether it is the model of a script. Then the tensors have the names and the shapes of the script's own, and those of a
+    /// shard are rows of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_script: bool,
     /// The version of the program that has written the file.
     pub version: String,
 }

@@ -6,8 +6,11 @@
 //! | `NAME` of an attachment with numbers | `F32` or `U64`, one axis | what predictions need beside the tables, such as `mean` or `users.names` |
 //! | `NAME` of an attachment with text | `U8`, one axis | the same as a JSON list of strings in UTF-8 |
 //!
+//! The tables of a script's model are the tensors of the script, by its own names and shapes (`tensors.rs` says how tensors
+//! become tables).
+//!
 //! A model that stays in its data center is in one file for each shard, `model-00001-of-00003.safetensors` and so on, and is
-//! read by the name of their folder.
+//! read by the name of their folder. Each has rows of tables.
 //!
 //! The metadata has one key, `gaia`, with a JSON object: [`ModelDescription`].
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safetensors::tensor::TensorView;
+use safetensors::tensor::{Metadata, TensorView};
 use safetensors::{Dtype, SafeTensors};
 
 use super::description::{DESCRIPTION, ModelDescription, Shard};
@@ -42,28 +42,19 @@ impl TrainedModel {
     ///
     /// # Errors
     /// [`ModelError::Unreadable`] where a file cannot be read. [`ModelError::Broken`] where it is not a safetensors
-    /// file, has a tensor that is neither a table nor an attachment, a number that is not finite, or a description that
-    /// is none.
+    /// file, has a tensor that is neither a table nor an attachment, a number that is not finite, a description that
+    /// is none, or the model of a script.
     pub fn read(file: &Path) -> Result<Self, ModelError> {
-        let unreadable = |reason| ModelError::Unreadable { file: file.into(), reason };
-        // A pipe without a writer would block.
-        let metadata = std::fs::metadata(file).map_err(unreadable)?;
-        if metadata.is_dir() {
-            return shards::read(file);
-        }
-        if !metadata.is_file() {
-            return Err(ModelError::broken(file, "a pipe, socket or device", "a file"));
+        if is_folder(file)? {
+            let model = shards::read(file)?;
+            check_application(file, model.description.as_ref())?;
+            return Ok(model);
         }
         let model = Self::read_file(file)?;
-        if let Some(Shard { index, count }) = model.shard() {
-            let found = format!("shard {} of {count}", index + 1);
-            return Err(ModelError::broken(
-                file,
-                found,
-                "a whole model, or the folder of all shards",
-            ));
+        match model.shard() {
+            Some(shard) => Err(unfit_shard(file, shard)),
+            None => Ok(model),
         }
-        Ok(model)
     }
 
     /// Reads one file.
@@ -86,6 +77,11 @@ impl TrainedModel {
         };
         let tensors = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(not_safetensors)?;
+        let description = description(file, &header)?;
+        // The tables of a shard are rows, of whatever application.
+        if description.as_ref().is_some_and(|description| description.shard.is_none()) {
+            check_application(file, description.as_ref())?;
+        }
 
         let (mut tables, mut attachments) = (BTreeMap::new(), BTreeMap::new());
         for (name, tensor) in tensors.iter() {
@@ -102,13 +98,6 @@ impl TrainedModel {
                 }
             }
         }
-
-        let text = header.metadata().as_ref().and_then(|metadata| metadata.get(DESCRIPTION));
-        let parsed = text.map(|text| serde_json::from_str(text)).transpose();
-        let description = parsed.map_err(|error| {
-            let found = format!("`{DESCRIPTION}` in the metadata with a mistake ({error})");
-            ModelError::broken(file, found, "the description of a run")
-        })?;
         Ok(Self { file: file.into(), tables, attachments, description })
     }
 
@@ -165,6 +154,54 @@ impl TrainedModel {
     /// The names of all tensors, tables first.
     fn tensor_names(&self) -> impl Iterator<Item = &str> {
         self.tables.keys().chain(self.attachments.keys()).map(String::as_str)
+    }
+}
+
+/// Whether a path is that of a folder and not of a file.
+///
+/// # Errors
+/// [`ModelError::Unreadable`] where there is neither, [`ModelError::Broken`] where reading could block, as of a pipe without a
+/// writer.
+pub(super) fn is_folder(file: &Path) -> Result<bool, ModelError> {
+    let unreadable = |reason| ModelError::Unreadable { file: file.into(), reason };
+    let metadata = std::fs::metadata(file).map_err(unreadable)?;
+    if !metadata.is_dir() && !metadata.is_file() {
+        return Err(ModelError::broken(file, "a pipe, socket or device", "a file"));
+    }
+    Ok(metadata.is_dir())
+}
+
+/// The description in the metadata of a file, if there is one.
+pub(super) fn description(
+    file: &Path,
+    header: &Metadata,
+) -> Result<Option<ModelDescription>, ModelError> {
+    let text = header.metadata().as_ref().and_then(|metadata| metadata.get(DESCRIPTION));
+    let parsed = text.map(|text| serde_json::from_str(text)).transpose();
+    parsed.map_err(|error| {
+        let found = format!("`{DESCRIPTION}` in the metadata with a mistake ({error})");
+        ModelError::broken(file, found, "the description of a run")
+    })
+}
+
+/// The error of a file that has one shard, where a whole model is needed.
+pub(super) fn unfit_shard(file: &Path, Shard { index, count }: Shard) -> ModelError {
+    let found = format!("shard {} of {count}", index + 1);
+    ModelError::broken(file, found, "a whole model, or the folder of all shards")
+}
+
+/// Checks that a model is that of an application with tables.
+fn check_application(
+    file: &Path,
+    description: Option<&ModelDescription>,
+) -> Result<(), ModelError> {
+    match description {
+        Some(ModelDescription { of_script: true, .. }) => Err(ModelError::broken(
+            file,
+            "the model of a script",
+            "the model of an application that is built in; load_state_dict takes that of a script",
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -249,7 +286,7 @@ const NAMES_SHOWN: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model_bytes;
+    use crate::{MetricValue, TensorSpec, model_bytes, tensor_layout};
     use gaia_core::types::TableLayout;
 
     fn layout() -> Arc<ModelLayout> {
@@ -317,6 +354,37 @@ mod tests {
         fewer.remove("mean");
         let refused = read.model(&layout(), &fewer).unwrap_err().to_string();
         assert!(refused.contains("found the table \"mean\", expected only"), "{refused}");
+    }
+
+    #[test]
+    fn the_model_of_a_script_has_its_own_shapes_and_is_of_no_application() {
+        let spec = |name: &str, shape: &[usize]| TensorSpec {
+            name: name.into(),
+            shape: shape.into(),
+            is_statistics: false,
+        };
+        let layout = tensor_layout(&[spec("kernel", &[2, 3, 1, 2]), spec("scale", &[])]);
+        let described = ModelDescription {
+            run: "r".into(),
+            seed: 1,
+            application: serde_json::Value::Null,
+            settings: String::new(),
+            remote_sync: "bsp".into(),
+            clock: 8,
+            objective: 0.5,
+            metric: MetricValue { name: "m".into(), value: 0.25 },
+            shard: None,
+            of_script: true,
+            version: "v".into(),
+        };
+        let described = serde_json::to_string(&described).unwrap();
+        let bytes = model_bytes(&Model::zeros(layout), &BTreeMap::new(), Some(&described));
+
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let shape = |name| tensors.tensor(name).unwrap().shape().to_vec();
+        assert_eq!((shape("kernel"), shape("scale")), (vec![2, 3, 1, 2], vec![]));
+        let refused = parse(&bytes).unwrap_err().to_string();
+        assert!(refused.starts_with("m: found the model of a script, expected"), "{refused}");
     }
 
     #[test]

@@ -124,6 +124,7 @@ mod tests {
             objective: 0.5,
             metric: MetricValue { name: "m".into(), value: 0.25 },
             shard: Some(Shard { index, count }),
+            of_script: false,
             version: "v".into(),
         };
         serde_json::to_string(&description).unwrap()

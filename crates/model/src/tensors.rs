@@ -57,13 +57,15 @@ impl TensorSpec {
     }
 }
 
-/// The tables of tensors, in their order. `sharded`: the workers of a data center share the model among them.
+/// The tables of tensors, in their order. Their shapes are those of the tensors. `sharded`: the workers of a data center share
+/// the model among them.
 pub fn tensor_layout(tensors: &[TensorSpec], sharded: bool) -> Arc<ModelLayout> {
     let layout = ModelLayout::new(tensors.iter().map(|tensor| tensor.table(sharded)).collect());
     let statistics = layout.table_ids().zip(tensors);
     let statistics: Vec<TableId> =
         statistics.filter_map(|(table, tensor)| tensor.is_statistics.then_some(table)).collect();
-    Arc::new(layout.with_statistics(statistics))
+    let shapes = tensors.iter().map(|tensor| tensor.shape.clone()).collect();
+    Arc::new(layout.with_statistics(statistics).with_shapes(shapes))
 }
 
 /// The longest row of a vector, in values: the rows of a table are dealt to the servers of a data center.
@@ -109,12 +111,13 @@ mod tests {
     fn tables_have_the_order_and_the_roles_of_their_tensors() {
         let spec = |name: &str, is_statistics| TensorSpec {
             name: name.into(),
-            shape: vec![2, 2],
+            shape: vec![2, 2, 1],
             is_statistics,
         };
         let layout = tensor_layout(&[spec("b", false), spec("a", true)], false);
         let names: Vec<&str> = layout.tables().iter().map(|table| table.name.as_str()).collect();
         assert_eq!(names, ["b", "a"]);
+        assert_eq!(*layout.shape(TableId(1)), [2, 2, 1]);
         assert!(!layout.is_statistics(TableId(0)) && layout.is_statistics(TableId(1)));
     }
 }

@@ -10,7 +10,8 @@ use super::description::DESCRIPTION;
 use gaia_core::application::Attachment;
 use gaia_core::types::{Model, ShardLayout};
 
-/// The bytes of the file of a model, which are the same for the same arguments.
+/// The bytes of the file of a model, which are the same for the same arguments. Each table has the shape that it has outside of
+/// a run ([`ModelLayout::shape`](gaia_core::types::ModelLayout::shape)).
 ///
 /// `description` is the only key of the metadata: the format leaves the order of keys open.
 pub fn model_bytes(
@@ -20,15 +21,14 @@ pub fn model_bytes(
 ) -> Vec<u8> {
     let layout = model.layout();
     let tables = layout.table_ids().map(|id| {
-        let table = layout.table(id);
         let values = Values::F32(model.table(id));
-        (table.name.as_str(), vec![table.rows, table.width], values)
+        (layout.table(id).name.as_str(), layout.shape(id).into_owned(), values)
     });
     serialized(tables, attachments, description)
 }
 
-/// The bytes of the file with one shard of a model: of each table every row that the shard owns, in their order. The
-/// description names the shard ([`ModelDescription::shard`](super::ModelDescription::shard)).
+/// The bytes of the file with one shard of a model: of each table every row that the shard owns, in their order, also where
+/// the table has another shape outside of a run. The description names the shard ([`ModelDescription::shard`](super::ModelDescription::shard)).
 ///
 /// # Panics
 /// If `values` are not those of the shard.

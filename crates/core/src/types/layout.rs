@@ -6,6 +6,7 @@
 //! A row has three numbers. The *model row* counts within the whole table. The *local row* counts within the part of
 //! the table that the shard owns. The *shard-wide row* counts over all tables of the shard.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -30,6 +31,8 @@ pub struct ModelLayout {
     offsets: Vec<usize>,
     /// Tables that hold statistics instead of weights.
     statistics: BTreeSet<TableId>,
+    /// The shape of the tensor that each table is outside of a run. Empty where tables are no tensors of other shapes.
+    shapes: Vec<Vec<usize>>,
 }
 
 /// The rows of one shard, and the position of each in the shard's own flat vector of parameters.
@@ -50,7 +53,36 @@ impl ModelLayout {
         for table in &tables {
             offsets.push(offsets[offsets.len() - 1] + table.rows * table.width);
         }
-        Self { tables, offsets, statistics: BTreeSet::new() }
+        Self { tables, offsets, statistics: BTreeSet::new(), shapes: Vec::new() }
+    }
+
+    /// The same model, whose tables are tensors of these shapes outside of a run, in the same order: in its file, and in the
+    /// program that has declared them.
+    ///
+    /// # Panics
+    /// If a shape has another number of values than its table, or there is not one for each table.
+    #[must_use]
+    pub fn with_shapes(self, shapes: Vec<Vec<usize>>) -> Self {
+        assert_eq!(shapes.len(), self.tables.len(), "one shape for each table");
+        for (table, shape) in self.tables.iter().zip(&shapes) {
+            assert_eq!(shape.iter().product::<usize>(), table.rows * table.width, "{}", table.name);
+        }
+        Self { shapes, ..self }
+    }
+
+    /// Whether the tables are tensors of shapes of their own outside of a run.
+    pub fn has_shapes(&self) -> bool {
+        !self.shapes.is_empty()
+    }
+
+    /// The shape of a table outside of a run: that of its tensor, or its rows and their width.
+    ///
+    /// # Panics
+    /// If there is no such table.
+    pub fn shape(&self, table: TableId) -> Cow<'_, [usize]> {
+        let TableLayout { rows, width, .. } = self.tables[table.index()];
+        let own = self.shapes.get(table.index());
+        own.map_or_else(|| Cow::Owned(vec![rows, width]), |shape| Cow::Borrowed(shape.as_slice()))
     }
 
     /// The same model, of which these tables hold statistics: values that are measured and not descended to, such as the
@@ -267,6 +299,20 @@ fn rows_in_shard(rows: usize, shard: ShardId, shards: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_without_shapes_of_their_own_are_rows() {
+        let table = |name: &str, rows, width| TableLayout { name: name.into(), rows, width };
+        let plain = ModelLayout::new(vec![table("a", 2, 6), table("b", 1, 1)]);
+        assert!(!plain.has_shapes());
+        assert_eq!(*plain.shape(TableId(0)), [2, 6]);
+        let shaped = plain.with_shapes(vec![vec![2, 3, 2], vec![]]);
+        assert!(shaped.has_shapes());
+        assert_eq!(
+            (&*shaped.shape(TableId(0)), &*shaped.shape(TableId(1))),
+            (&[2, 3, 2][..], &[][..])
+        );
+    }
 
     #[test]
     fn shards_partition_every_row_exactly_once() {

@@ -30,6 +30,23 @@ stop.clocks = 100
 topology = { name = "one", data_center = [{ name = "only", servers = 1, workers = 1 }], wan = {} }
 """
 
+#: A script that shrinks its arrays. FIRST is what they begin with.
+SHRINKING = """
+import os
+import gaia, numpy
+
+first = float(os.environ.get("FIRST", "1"))
+model = {"kernel": numpy.full((3, 2, 2), first, numpy.float32), "scale": numpy.full((), 0.5, numpy.float32)}
+distance = lambda params: sum(float(numpy.square(leaf).sum()) for leaf in params.values())
+run = gaia.join(model, evaluate=distance, metric="distance")
+print("first", run.params["kernel"][0, 0, 0])
+while not run.over:
+    for leaf in run.params.values():
+        leaf *= 0.9
+    run.step()
+print("final", run.params["kernel"][0, 0, 0])
+"""
+
 
 @pytest.fixture
 def three(tmp_path):
@@ -41,6 +58,12 @@ def three(tmp_path):
 def one(tmp_path):
     """A run file: one data center with one worker."""
     return write(tmp_path / "one.toml", ONE)
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A script that shrinks its arrays."""
+    return write(tmp_path / "train.py", SHRINKING)
 
 
 def write(path, text):

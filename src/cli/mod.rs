@@ -95,7 +95,7 @@ pub(crate) struct RunFlags {
     /// The driver that runs the protocol
     #[arg(long, value_parser = PossibleValuesParser::new(DriverKind::NAMES))]
     pub(crate) driver: Option<String>,
-    /// Start from the tables of this safetensors file, such as the model.safetensors of an earlier run
+    /// Start from this safetensors file: the tables or tensors of an earlier run's model.safetensors, or a state dict
     #[arg(long, value_name = "FILE")]
     pub(crate) init: Option<String>,
     /// Train this Python script; the gaia of the Python package runs it in each worker

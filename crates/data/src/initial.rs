@@ -10,17 +10,18 @@ use gaia_core::application::{
     Application, ApplicationError, Attachment, EvaluationSums, Metric, Task,
 };
 use gaia_core::types::{Clock, DcId, Model, ModelLayout, Seed};
-use gaia_model::TrainedModel;
+use gaia_model::{StateDict, TrainedModel};
 
 /// An application whose initial model was read from a file.
 struct Initialized {
     application: Arc<dyn Application>,
     initial: Model,
-    /// The path of the file.
-    name: String,
+    /// The path of the file, and what of it is not used.
+    source: String,
 }
 
-/// The same application, with the tables of a safetensors file as its initial model.
+/// The same application, with the tables of a safetensors file as its initial model. Where tables are tensors of shapes of
+/// their own, such as those of a script, the file has them by these shapes, and may have others beside them.
 ///
 /// # Errors
 /// [`DataError::Unreadable`] where the file cannot be read. [`DataError::Model`] where it is not the file of a model, or its
@@ -29,9 +30,26 @@ pub fn initialized(
     application: Arc<dyn Application>,
     file: &Path,
 ) -> Result<Arc<dyn Application>, DataError> {
-    let initial =
-        TrainedModel::read(file)?.model(application.layout(), &application.attachments())?;
-    Ok(Arc::new(Initialized { application, initial, name: file.display().to_string() }))
+    let (layout, name) = (application.layout(), file.display());
+    if layout.has_shapes() {
+        let StateDict { model: initial, others } = StateDict::read(file, layout)?;
+        let source = format!("{name}{}", unused(&others));
+        return Ok(Arc::new(Initialized { application, initial, source }));
+    }
+    let initial = TrainedModel::read(file)?.model(layout, &application.attachments())?;
+    let source = name.to_string();
+    Ok(Arc::new(Initialized { application, initial, source }))
+}
+
+/// The tensors of a file that are not used, as many as fit in a line.
+fn unused(names: &[String]) -> String {
+    let shown: Vec<String> =
+        names.iter().take(UNUSED_SHOWN).map(|name| name.escape_debug().to_string()).collect();
+    match names.len().saturating_sub(UNUSED_SHOWN) {
+        _ if names.is_empty() => String::new(),
+        0 => format!(" without its {}", shown.join(", ")),
+        more => format!(" without its {} and {more} more", shown.join(", ")),
+    }
 }
 
 impl Application for Initialized {
@@ -40,7 +58,7 @@ impl Application for Initialized {
     }
 
     fn describe(&self) -> String {
-        format!("{}, from {}", self.application.describe(), self.name)
+        format!("{}, from {}", self.application.describe(), self.source)
     }
 
     fn layout(&self) -> &Arc<ModelLayout> {
@@ -97,5 +115,21 @@ impl Application for Initialized {
 
     fn highlights(&self, model: &Model) -> Vec<String> {
         self.application.highlights(model)
+    }
+}
+
+/// How many tensors that are not used are named.
+const UNUSED_SHOWN: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_tensors_that_are_not_used_are_named() {
+        let names = |count: usize| (0..count).map(|at| format!("t{at}")).collect::<Vec<_>>();
+        assert_eq!(unused(&names(0)), "");
+        assert_eq!(unused(&names(2)), " without its t0, t1");
+        assert_eq!(unused(&names(5)), " without its t0, t1, t2 and 2 more");
     }
 }

@@ -21,6 +21,7 @@ mod error;
 mod file;
 mod read;
 mod shards;
+mod state_dict;
 mod tensors;
 mod write;
 
@@ -28,5 +29,6 @@ pub use description::{DESCRIPTION, MetricValue, ModelDescription, Shard};
 pub use error::ModelError;
 pub use file::{BEST_MODEL, BEST_SHARDS, KEPT_MODELS, MODEL, ModelFile};
 pub use read::{TrainedModel, TrainedTable};
+pub use state_dict::StateDict;
 pub use tensors::{TensorSpec, tensor_layout};
 pub use write::{Values, model_bytes, shard_bytes, tensor_bytes};

@@ -11,7 +11,7 @@ use gaia_core::server::{LinkFacts, LongestWay, Schedule, Server, ServerConfig};
 use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
 use gaia_core::topology::{Overlay, Topology};
-use gaia_core::types::{DcId, Model, ServerId, ShardId, ShardLayout, WorkerId};
+use gaia_core::types::{DcId, Model, ServerId, ShardId, ShardLayout, TableLayout, WorkerId};
 use gaia_core::worker::Worker;
 
 /// Creates the nodes of a run: all of them in one process, or single ones.
@@ -60,17 +60,25 @@ impl<'p> Blueprint<'p> {
         blueprint
     }
 
-    /// A hash of what all nodes must share: the resolved plan, the model's tables, and the initial values. If there are
-    /// too many initial values to create them for the hash, their settings and the seed are hashed instead, unless they
-    /// were read from a file.
+    /// Whether initial values are part of the hash.
+    fn compares_values(&self) -> bool {
+        let is_given = self.plan.model.init.is_some() || self.plan.external().is_some();
+        self.application.layout().parameters() <= COMPARED_PARAMETERS_MAX || is_given
+    }
+
+    /// A hash of what all nodes must share: the resolved plan, the model's tables, its momentum, and the initial values. If
+    /// there are too many initial values to create them for the hash, their settings and the seed are hashed instead, unless
+    /// they were read from a file or are those of an application that a program hands in, of which neither says much.
     fn hash(&self) -> u64 {
         let layout = self.application.layout();
         let mut agreed = self.plan.agreement();
         for (id, table) in layout.table_ids().zip(layout.tables()) {
             let role = if layout.is_statistics(id) { " statistics" } else { "" };
-            agreed += &format!("{:?} {} {}{role}\n", table.name, table.rows, table.width);
+            let TableLayout { name, rows, width } = table;
+            agreed += &format!("{name:?} {rows} {width} {:?}{role}\n", layout.shape(id));
         }
-        if layout.parameters() <= COMPARED_PARAMETERS_MAX || self.plan.model.init.is_some() {
+        agreed += &format!("momentum {}\n", self.application.momentum());
+        if self.compares_values() {
             agreed += &format!("{:016x}", digest(&self.initial().values));
         }
         self.plan.seed.child(&agreed).0
@@ -261,8 +269,12 @@ const DIGEST_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use gaia_config::{Override, RunFile};
+    use gaia_core::application::{ApplicationError, EvaluationSums, Metric, Task};
+    use gaia_core::types::{ModelLayout, Seed};
 
     const RUN: &str = "name = \"r\"\nseed = 3\n\
         [app]\nkind = \"matrix-factorization\"\n\
@@ -319,6 +331,67 @@ mod tests {
             plan(&["app.data.source='movielens'", &path]).agreement()
         });
         assert_eq!(here, there);
+    }
+
+    /// An application that a program hands in, with one value in the place of all others.
+    struct Given {
+        layout: Arc<ModelLayout>,
+        value: f32,
+        momentum: f64,
+    }
+
+    impl Application for Given {
+        fn layout(&self) -> &Arc<ModelLayout> {
+            &self.layout
+        }
+
+        fn workers(&self) -> usize {
+            2
+        }
+
+        fn initial_model(&self, _: Seed) -> Model {
+            let mut model = Model::zeros(self.layout.clone());
+            model.values.fill(self.value);
+            model
+        }
+
+        fn task(&self, _: usize, _: Seed) -> Box<dyn Task> {
+            unreachable!("nothing is trained")
+        }
+
+        fn sums(&self, _: &Model, _: Range<usize>) -> Result<EvaluationSums, ApplicationError> {
+            unreachable!("nothing is evaluated")
+        }
+
+        fn metric(&self) -> Metric {
+            unreachable!("nothing is evaluated")
+        }
+
+        fn momentum(&self) -> f64 {
+            self.momentum
+        }
+    }
+
+    #[test]
+    fn the_values_of_an_application_that_is_handed_in_are_compared_however_many() {
+        let text = RUN.replace("kind = \"matrix-factorization\"", "kind = \"external\"");
+        let text = text.replace("data.synthetic", "settings");
+        let plan = RunFile::from_text("r", &text, &[]).unwrap().plan().unwrap();
+        let hash = |rows, shape: &[usize], value, momentum| {
+            let table = TableLayout { name: "w".into(), rows, width: 2 };
+            let layout = ModelLayout::new(vec![table]).with_shapes(vec![shape.into()]);
+            let given: Arc<dyn Application> =
+                Arc::new(Given { layout: Arc::new(layout), value, momentum });
+            Blueprint::new(&plan, &given).plan_hash
+        };
+
+        let large = COMPARED_PARAMETERS_MAX;
+        assert_eq!(hash(large, &[large, 2], 0.5, 0.0), hash(large, &[large, 2], 0.5, 0.0));
+        assert_ne!(hash(large, &[large, 2], 0.5, 0.0), hash(large, &[large, 2], 0.25, 0.0));
+        let own = hash(3, &[3, 2], 0.5, 0.0);
+        for other in [hash(3, &[3, 1, 2], 0.5, 0.0), hash(3, &[3, 2], 0.5, 0.9)] {
+            assert_ne!(own, other);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_data::DataError;
+use gaia_model::ScriptModel;
 
 /// What `[app]` of a run file becomes: the seam through which a program trains applications of its own with every verb.
 ///
@@ -15,7 +16,7 @@ use gaia_data::DataError;
 pub trait Applications {
     /// Builds the application of a plan over all its workers, with the data of those in `workers`: the ones whose tasks
     /// this process runs. They are numbered over the whole run. There are none in the process of a coordinator or of a
-    /// server alone. `model.init` is taken care of.
+    /// server alone, nor of `gaia check`. `model.init` is taken care of.
     ///
     /// # Errors
     /// Where the plan names an application that the program does not have, or the application cannot be built:
@@ -28,19 +29,31 @@ pub trait Applications {
         None
     }
 
-    /// Whether `app.settings.script` names a Python script that this program trains. Then `--script` is a flag of every
+    /// Whether `app.script` names a Python script that this program trains. Then `--script` is a flag of every
     /// verb that reads a run file. The default is `false`.
     fn trains_scripts(&self) -> bool {
         false
     }
+
+    /// The model that the script of a plan declares before its first step, for `gaia init`. `app.model` and `model.init` are
+    /// left aside.
+    ///
+    /// # Errors
+    /// Where the program trains no scripts, which is the default, or the script fails.
+    fn script_model(&self, _plan: &Plan) -> Result<ScriptModel, DataError> {
+        Err(DataError::Application("this program runs no scripts".into()))
+    }
 }
 
-/// The applications that are built in.
+/// The applications that are built in, and in processes without workers those of scripts whose model is in a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuiltIn;
 
 impl Applications for BuiltIn {
-    fn build(&self, plan: &Plan, _: Range<usize>) -> Result<Arc<dyn Application>, DataError> {
+    fn build(&self, plan: &Plan, workers: Range<usize>) -> Result<Arc<dyn Application>, DataError> {
+        if let Some(external) = plan.external() {
+            return gaia_data::script(external, plan.topology.workers(), &workers);
+        }
         let (homes, validation) = (plan.topology.data_homes(), plan.evaluate.data.as_deref());
         gaia_data::build_validated(plan.app.as_ref(), &homes, plan.seed, validation)
     }

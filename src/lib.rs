@@ -101,7 +101,7 @@ pub use gaia_core::types::{
 pub use gaia_data::DataError;
 pub use gaia_driver::{Outcome, RunError, RunOptions, run, run_with};
 pub use gaia_ml::apps::ExternalConfig;
-pub use gaia_model::{TensorSpec, tensor_layout};
+pub use gaia_model::{ScriptModel, ScriptSettings, TensorSpec, different_tensor};
 pub use gaia_report::{CompareRow, ComparedRun, Comparison, ReportError, RunDirectory, RunRecord};
 pub use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, EvaluatedOn,

@@ -1,11 +1,14 @@
-//! The file of a trained model.
+//! The file of a trained model, of a state dict, and of a script's model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gaia_core::application::Attachment;
 use gaia_core::types::{Model, ModelLayout, TableLayout};
-use gaia_model::{MetricValue, ModelDescription, TrainedModel, model_bytes};
+use gaia_model::{
+    MetricValue, ModelDescription, ScriptModel, ScriptSettings, StateDict, TensorSpec,
+    TrainedModel, model_bytes,
+};
 
 use super::files::{check_error, in_folder, write};
 use super::{Seed, Target};
@@ -26,6 +29,20 @@ fn check(data: &[u8]) {
                     check_error(&error, &file);
                 }
             }
+            Err(error) => check_error(&error, &file),
+        }
+
+        match ScriptModel::read(&file) {
+            Ok(read) => {
+                let values: usize = read.tensors.iter().map(TensorSpec::len).sum();
+                assert_eq!(read.values.len(), values);
+                assert!(read.values.iter().all(|value| value.is_finite()));
+                assert_eq!(read.layout().parameters(), values);
+            }
+            Err(error) => check_error(&error, &file),
+        }
+        match StateDict::read(&file, &script().layout()) {
+            Ok(read) => assert!(read.model.values.iter().all(|value| value.is_finite())),
             Err(error) => check_error(&error, &file),
         }
     });
@@ -50,8 +67,28 @@ fn seeds() -> Vec<Seed> {
     let description = serde_json::to_string(&description).expect("a description is JSON");
     vec![
         ("described", model_bytes(&model, &attachments(), Some(&description))),
+        ("script", script().to_bytes("0")),
         ("tables-alone", model_bytes(&model, &BTreeMap::new(), None)),
     ]
+}
+
+fn script() -> ScriptModel {
+    let spec = |name: &str, shape: &[usize], is_statistics| TensorSpec {
+        name: name.into(),
+        shape: shape.into(),
+        is_statistics,
+    };
+    ScriptModel {
+        tensors: vec![spec("net.weight", &[2, 1, 2], false), spec("net.mean", &[2], true)],
+        values: vec![0.5, -1.0, 2.0, 3.0, 0.25, 7.0],
+        settings: ScriptSettings {
+            metric: "accuracy".into(),
+            higher_is_better: true,
+            momentum: 0.5,
+            average: true,
+            sharded: false,
+        },
+    }
 }
 
 fn layout() -> Arc<ModelLayout> {

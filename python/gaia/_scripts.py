@@ -37,7 +37,9 @@ class Scripts:
         main = self._main
         if main is None:
             if script is None:
-                raise ValueError("the run file names no script, expected --script or app.script")
+                raise ValueError(
+                    "the run file names no script, expected --script or app.script, or app.model where no worker runs"
+                )
             path = os.fspath(script)
             if not os.path.isfile(path):
                 raise FileNotFoundError(f"app.script is {path}, expected a Python script")

@@ -15,7 +15,8 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::parts::NamedRows;
-use crate::tables::Tensor;
+
+use gaia::{ScriptSettings, TensorSpec as Tensor};
 
 /// What a script declares before its first step.
 pub(crate) struct Declaration {
@@ -27,7 +28,7 @@ pub(crate) struct Declaration {
     pub(crate) rounded: Option<PyBuffer<f32>>,
     /// Where the workers of a data center share the model among them: what this one has of it.
     pub(crate) share: Option<Share>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ScriptSettings,
 }
 
 /// What a worker has of a model that the workers of its data center share.
@@ -38,19 +39,6 @@ pub(crate) struct Share {
     pub(crate) sends_statistics: bool,
     /// The values of the whole model, until they have been taken.
     pub(crate) whole: Mutex<Option<PyBuffer<f32>>>,
-}
-
-/// What a script says about its training.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// The name of its metric, and whether a higher one is better. The objective is lower where it is better.
-    pub(crate) metric: (String, bool),
-    /// The momentum of its optimizer, if a clock is one step of it and the optimizer adds a share of its last step.
-    pub(crate) momentum: f64,
-    /// Whether changes are divided by the number of workers.
-    pub(crate) average: bool,
-    /// Whether the workers of each data center share one copy of the model among them.
-    pub(crate) sharded: bool,
 }
 
 /// A question to a script. `values` of its declaration hold the model that it is about.
@@ -369,7 +357,7 @@ impl Exchange {
         };
         let values = buffer_of(values, held)?;
         let rounded = rounded.map(|rounded| buffer_of(rounded, held)).transpose()?;
-        let settings = Settings { metric: (metric, higher_is_better), momentum, average, sharded };
+        let settings = ScriptSettings { metric, higher_is_better, momentum, average, sharded };
         let mut state = self.lock();
         if state.declaration.is_some() {
             return Err(PyRuntimeError::new_err(

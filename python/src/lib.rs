@@ -8,7 +8,6 @@ mod exchange;
 mod parts;
 mod program;
 mod scripts;
-mod tables;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -8,8 +8,10 @@ use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::tables::Tensor;
-use gaia::{Deltas, ModelLayout, RowSet, SharedValues, TableDeltas, TableId, TableRows};
+
+use gaia::{
+    Deltas, ModelLayout, RowSet, SharedValues, TableDeltas, TableId, TableRows, TensorSpec as Tensor,
+};
 
 /// The rows that an iteration needs of some tables. Of others it needs all.
 #[derive(Clone, Debug, Default)]

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
 use crate::buffer::numbers;
-use crate::exchange::{Answer, Declaration, Exchange, Request, Settings};
+use crate::exchange::{Answer, Declaration, Exchange, Request};
 use crate::parts::{Iteration, NamedRows, Parts};
-use crate::tables::{Tensor, layout, model};
 use gaia::{
-    Aggregation, Application, ApplicationError, Clock, DcId, Deltas, Direction, EvaluationSums,
-    Metric, Model, ModelLayout, RowSet, Seed, SharedValues, Task, WeightedSum, Work,
+    Application, ApplicationError, Clock, DcId, Deltas, EvaluationSums, Metric, Model, ModelLayout,
+    RowSet, ScriptModel, Seed, SharedValues, Task, TensorSpec, WeightedSum, Work, different_tensor,
 };
 
 /// Starts the script of a worker.
@@ -33,9 +32,9 @@ pub(crate) struct Starter {
 pub(crate) struct Program {
     starter: Starter,
     layout: Arc<ModelLayout>,
-    tensors: Vec<Tensor>,
-    initial: Vec<f32>,
-    settings: Settings,
+    model: ScriptModel,
+    /// Whether the run starts from values of a file, which may be others than those of scripts.
+    has_values_of_a_file: bool,
     /// The script that has declared the model, until it becomes the task of its worker.
     first: Mutex<Option<Arc<Script>>>,
     /// The latest script of each worker.
@@ -132,15 +131,15 @@ impl Program {
         let Started { script, declaration, initial } = starter.start(first)?;
         let Declaration { tensors, settings, .. } = &*declaration;
         let (tensors, settings) = (tensors.clone(), settings.clone());
-        check(&tensors)?;
+        let model = ScriptModel { tensors, values: initial, settings };
+        model.check()?;
         let scripts = (0..starter.size()).map(|_| None).collect();
-        let holders = starter.holders(settings.sharded, starter.workers.iter());
+        let holders = starter.holders(model.settings.sharded, starter.workers.iter());
         let program = Self {
-            layout: layout(&tensors, settings.sharded),
+            layout: model.layout(),
             starter,
-            tensors,
-            initial,
-            settings,
+            model,
+            has_values_of_a_file: false,
             first: Mutex::new(Some(script)),
             scripts: Mutex::new(scripts),
             holders: Arc::new(AtomicUsize::new(holders)),
@@ -149,6 +148,30 @@ impl Program {
             program.check_share(first, &declaration)?;
         }
         Ok(program)
+    }
+
+    /// The same program, with the values of the model in a file: what `gaia init` has written of the same script.
+    ///
+    /// # Errors
+    /// How the model differs from that of the script, with the first tensor that does.
+    pub(crate) fn with_model(self, model: ScriptModel, file: &Path) -> Result<Self, String> {
+        if let Some(difference) = model.difference(&self.model) {
+            let file = file.display();
+            return Err(format!(
+                "{difference}, as in {file}: write it again with gaia init, or run the script that it is of"
+            ));
+        }
+        Ok(Self { model, has_values_of_a_file: true, ..self })
+    }
+
+    /// The same program, for a run that starts from other values than those of its scripts.
+    pub(crate) fn with_values_of_a_file(self) -> Self {
+        Self { has_values_of_a_file: true, ..self }
+    }
+
+    /// The model that the script has declared. The script ends.
+    pub(crate) fn into_model(self) -> ScriptModel {
+        self.model
     }
 
     /// The script of a worker that has not trained: the one that has declared the model, or another run.
@@ -169,7 +192,7 @@ impl Program {
     /// That a worker of several in its data center holds the whole model, where they should share it.
     fn check_share(&self, worker: usize, declaration: &Declaration) -> Result<(), String> {
         let beside = self.starter.workers_beside(worker);
-        if self.settings.sharded
+        if self.model.settings.sharded
             && self.starter.is_real
             && declaration.share.is_none()
             && beside > 1
@@ -183,31 +206,32 @@ impl Program {
     }
 
     /// Checks that another run of the script has declared the same model.
-    fn check_alike(&self, worker: usize, tensors: &[Tensor], values: &[f32]) -> Result<(), String> {
-        let both = self.tensors.iter().zip(tensors);
+    fn check_alike(
+        &self,
+        worker: usize,
+        tensors: &[TensorSpec],
+        values: &[f32],
+    ) -> Result<(), String> {
+        if let Some(difference) = different_tensor(tensors, &self.model.tensors) {
+            return Err(format!(
+                "rank {worker}: {difference} as elsewhere: all workers build the same model"
+            ));
+        }
+        if self.has_values_of_a_file {
+            return Ok(());
+        }
+
         let mut offset = 0;
-        for (at, (expected, found)) in both.enumerate() {
-            let (at, name) = (at + 1, &found.name);
-            if expected != found {
-                return Err(format!(
-                    "rank {worker}: tensor {at} is {name} {:?}, expected {} {:?} as elsewhere: all workers build the same model",
-                    found.shape, expected.name, expected.shape
-                ));
-            }
-            let end = offset + found.len();
-            if self.initial[offset..end] != values[offset..end] {
+        for (at, tensor) in tensors.iter().enumerate() {
+            let end = offset + tensor.len();
+            if self.model.values[offset..end] != values[offset..end] {
+                let (at, name) = (at + 1, &tensor.name);
                 return Err(format!(
                     "rank {worker}: the initial values of tensor {at}, {name}, differ from those elsewhere, expected the same: \
                      set the seed of the weights before the model is built"
                 ));
             }
             offset = end;
-        }
-        if tensors.len() != self.tensors.len() {
-            let (found, expected) = (tensors.len(), self.tensors.len());
-            return Err(format!(
-                "rank {worker}: {found} tensors, expected {expected} as elsewhere"
-            ));
         }
         Ok(())
     }
@@ -231,20 +255,6 @@ impl Program {
     }
 }
 
-/// Checks that tensors are a model.
-fn check(tensors: &[Tensor]) -> Result<(), String> {
-    if tensors.iter().map(Tensor::len).sum::<usize>() == 0 {
-        return Err(
-            "the model has no values to train, expected tensors of floating-point numbers".into()
-        );
-    }
-    if tensors.len() > TABLES_MAX {
-        let found = tensors.len();
-        return Err(format!("the model has {found} tensors, expected at most {TABLES_MAX}"));
-    }
-    Ok(())
-}
-
 impl Application for Program {
     fn layout(&self) -> &Arc<ModelLayout> {
         &self.layout
@@ -255,7 +265,7 @@ impl Application for Program {
     }
 
     fn initial_model(&self, _: Seed) -> Model {
-        model(&self.layout, &self.initial)
+        self.model.initial_model(&self.layout)
     }
 
     fn task(&self, worker: usize, _: Seed) -> Box<dyn Task> {
@@ -276,7 +286,7 @@ impl Application for Program {
                 script,
                 layout,
                 parts,
-                average: self.settings.average,
+                average: self.model.settings.average,
                 holders: self.holders.clone(),
                 read,
                 held,
@@ -315,26 +325,24 @@ impl Application for Program {
     }
 
     fn metric(&self) -> Metric {
-        let (name, higher_is_better) = &self.settings.metric;
-        let direction = if *higher_is_better { Direction::Higher } else { Direction::Lower };
-        Metric { name: name.clone().into(), aggregation: Aggregation::Mean, direction }
+        self.model.settings.metric()
     }
 
     fn momentum(&self) -> f64 {
-        self.settings.momentum
+        self.model.settings.momentum
     }
 
     fn describe(&self) -> String {
         let script = self.starter.script.as_ref().and_then(|script| script.file_name());
         let script =
             script.map_or_else(|| "a Python function".into(), |name| name.to_string_lossy());
-        let (parameters, tensors) = (self.layout.parameters(), self.tensors.len());
+        let (parameters, tensors) = (self.layout.parameters(), self.model.tensors.len());
         format!("{script}, {parameters} parameters in {tensors} tensors")
     }
 
     fn handle_data_centers(&self, present: &BTreeSet<DcId>) {
         let present = present.iter().filter_map(|dc| self.starter.workers.get(dc.index()));
-        self.holders.store(self.starter.holders(self.settings.sharded, present), Ordering::Relaxed);
+        self.holders.store(self.starter.holders(self.model.settings.sharded, present), Ordering::Relaxed);
     }
 
     fn finish(&self, model: &Model, workers: Range<usize>) {
@@ -462,6 +470,3 @@ const FLOPS_PER_WEIGHT: f64 = 6.0;
 
 /// The exchange takes no other buffers.
 const NOT_CONTIGUOUS: &str = "the values of the script are not contiguous";
-
-/// A table has a number of 16 bits.
-const TABLES_MAX: usize = 1 << 16;

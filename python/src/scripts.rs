@@ -7,7 +7,9 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use crate::program::{Program, Starter};
-use gaia::{Application, Applications, BuiltIn, DataError, DriverKind, Plan};
+use gaia::{
+    Application, Applications, BuiltIn, DataError, DriverKind, ExternalConfig, Plan, ScriptModel,
+};
 
 /// What is trained: the application of the run file, or a script.
 pub(crate) struct Scripts {
@@ -21,9 +23,14 @@ impl Scripts {
     }
 }
 
-impl Applications for Scripts {
-    fn build(&self, plan: &Plan, workers: Range<usize>) -> Result<Arc<dyn Application>, DataError> {
-        let Some(external) = plan.external() else { return BuiltIn.build(plan, workers) };
+impl Scripts {
+    /// Starts the script of a plan for the first of these workers, and waits for its model.
+    fn start(
+        &self,
+        plan: &Plan,
+        external: &ExternalConfig,
+        workers: Range<usize>,
+    ) -> Result<Program, DataError> {
         let starter = Starter {
             start: Python::attach(|py| self.start.clone_ref(py)),
             script: external.script.clone(),
@@ -31,8 +38,30 @@ impl Applications for Scripts {
             workers: plan.topology.data_centers.iter().map(|dc| dc.workers).collect(),
             is_real: plan.driver == DriverKind::Real,
         };
-        let program = Program::start(starter, workers);
-        Ok(Arc::new(program.map_err(|reason| DataError::Application(reason.into()))?))
+        Program::start(starter, workers).map_err(failed)
+    }
+}
+
+/// Why a script is no application of the run.
+fn failed(reason: String) -> DataError {
+    DataError::Application(reason.into())
+}
+
+impl Applications for Scripts {
+    fn build(&self, plan: &Plan, workers: Range<usize>) -> Result<Arc<dyn Application>, DataError> {
+        let external = plan.external().filter(|external| {
+            // The model is in a file, and nobody runs the script.
+            !(workers.is_empty() && external.model.is_some())
+        });
+        let Some(external) = external else { return BuiltIn.build(plan, workers) };
+        let mut program = self.start(plan, external, workers)?;
+        if let Some(file) = &external.model {
+            program = program.with_model(ScriptModel::read(file)?, file).map_err(failed)?;
+        }
+        if plan.model.init.is_some() {
+            program = program.with_values_of_a_file();
+        }
+        Ok(Arc::new(program))
     }
 
     fn program(&self) -> Option<Vec<OsString>> {
@@ -41,5 +70,10 @@ impl Applications for Scripts {
 
     fn trains_scripts(&self) -> bool {
         true
+    }
+
+    fn script_model(&self, plan: &Plan) -> Result<ScriptModel, DataError> {
+        let external = plan.external().cloned().unwrap_or_default();
+        Ok(self.start(plan, &external, 0..0)?.into_model())
     }
 }

@@ -15,9 +15,10 @@ def port():
 
 
 class Cluster:
-    """Two data centers, east and west, on this machine. `workers` are those of each, or of east and of west."""
+    """Two data centers, east and west, on this machine. `workers` are those of each, or of east and of west. `keys` are more lines
+    of the run file."""
 
-    def __init__(self, folder, clocks=15, workers=1, servers=1, remote="bsp"):
+    def __init__(self, folder, clocks=15, workers=1, servers=1, remote="bsp", keys=""):
         self.folder = folder
         east, west = workers if isinstance(workers, tuple) else (workers, workers)
         centers = "\n".join(
@@ -28,6 +29,7 @@ class Cluster:
         self.run = write(
             folder / "run.toml",
             f'name = "two"\ndriver = "real"\napp.kind = "external"\nsync.remote = {{ model = "{remote}" }}\nstop.clocks = {clocks}\n'
+            f"{keys}\n"
             f'[topology]\nname = "two"\ncoordinator_address = "127.0.0.1:{port()}"\n'
             'wan = { bandwidth = "100 Mbit/s", rtt = "10 ms" }\n' + centers,
         )
@@ -39,6 +41,12 @@ class Cluster:
         command = [sys.executable, *map(str, arguments)]
         output = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         return subprocess.Popen(command, cwd=self.folder, env=environment(**variables), **output)
+
+    def node(self, program, *arguments):
+        """Starts nodes without a script. `program` is the command up to the verb."""
+        command = [*program, "node", self.run, *arguments]
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen([str(part) for part in command], cwd=self.folder, env=environment(), **output)
 
     def coordinator(self, script):
         return self.start("-m", "gaia", "node", self.run, "--script", script, "--coordinator", "--out", "out")

@@ -48,8 +48,8 @@ pub(super) fn check_data(
 ) -> Result<CheckedData, Failure> {
     let failed = |error| Failure::data(error, file);
     if plan.external().is_some() {
-        let application =
-            Some(build_with(applications, plan, 0..plan.topology.workers()).map_err(failed)?);
+        // Its model is enough: what its workers train on is their own.
+        let application = Some(build_with(applications, plan, 0..0).map_err(failed)?);
         return Ok(CheckedData { application, places: Vec::new(), unread: None });
     }
     if !plan.has_own_data() {

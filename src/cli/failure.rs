@@ -80,8 +80,14 @@ impl Failure {
             DataError::Unreadable { file, reason } => {
                 let data_centers = run_file.tables("app.data.at").into_iter();
                 let mut keys = data_centers.map(|name| format!("app.data.at.{name}.path")).chain(
-                    ["app.data.vocabulary_path", "app.data.path", "evaluate.data", "model.init"]
-                        .map(String::from),
+                    [
+                        "app.data.vocabulary_path",
+                        "app.data.path",
+                        "app.model",
+                        "evaluate.data",
+                        "model.init",
+                    ]
+                    .map(String::from),
                 );
                 let key = keys.find(|key| run_file.names(key, &file));
                 let key = key.unwrap_or_else(|| "app.data.path".into());

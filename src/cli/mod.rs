@@ -11,6 +11,7 @@ mod compare;
 mod deploy;
 mod evaluate;
 mod failure;
+mod init;
 mod log;
 mod node;
 mod node_data;
@@ -60,6 +61,9 @@ enum Verb {
     /// Check a run file and all files that it names, and show what would run
     #[command(after_help = CHECK_HELP)]
     Check(CheckFlags),
+    /// Write the model that a script declares, for nodes that do not run the script
+    #[command(after_help = init::INIT_HELP, mut_arg("out", init::file_help), mut_arg("driver", |driver| driver.hide(true)))]
+    Init(InitFlags),
     /// Run one node of a run over many processes: a server, a worker or the coordinator
     #[command(after_help = NODE_HELP)]
     Node(NodeFlags),
@@ -144,6 +148,12 @@ pub(crate) struct CheckFlags {
     pub(crate) data: bool,
     #[command(flatten)]
     pub(crate) place: PlaceFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitFlags {
+    #[command(flatten)]
+    pub(crate) run: RunFlags,
 }
 
 #[derive(Debug, Args)]
@@ -346,6 +356,7 @@ fn execute(
         }
         Verb::Paper(flags) => paper::paper(flags, terminal).map(|()| Done::Whole),
         Verb::Check(flags) => check::check(flags, applications, terminal).map(|()| Done::Whole),
+        Verb::Init(flags) => init::init(flags, applications, terminal).map(|()| Done::Whole),
         Verb::Node(flags) => node::node(flags, applications, terminal),
         Verb::Report(flags) => report::report(flags, terminal).map(|()| Done::Whole),
         Verb::Evaluate(flags) => {
@@ -380,6 +391,7 @@ impl Verb {
         let output = match self {
             Self::Train(flags) => &flags.run.output,
             Self::Check(flags) => &flags.run.output,
+            Self::Init(flags) => &flags.run.output,
             Self::Node(flags) => &flags.run.output,
             Self::Compare(flags) => &flags.run.output,
             Self::Paper(flags) => &flags.output,
@@ -433,7 +445,7 @@ impl RunFlags {
     }
 }
 
-const NO_SCRIPTS: &str = "--script: this gaia has no Python, expected the gaia of the Python package, from pip install \
+pub(super) const NO_SCRIPTS: &str = "--script: this gaia has no Python, expected the gaia of the Python package, from pip install \
                           gaia-train or pip install ./python";
 
 const AFTER_HELP: &str = "\

@@ -17,6 +17,7 @@ mod initial;
 mod kinds;
 mod own_data;
 mod scratch;
+mod script;
 pub mod synthetic;
 mod trained;
 
@@ -39,6 +40,7 @@ pub use homes::split::{hold_out, split};
 pub use homes::summary::DataSummary;
 pub use initial::initialized;
 pub use own_data::{OwnData, PlaceOfData};
+pub use script::script;
 pub use table::TableWriter;
 pub use trained::{PredictionColumn, PredictionValues, Predictions, TrainedOver};
 

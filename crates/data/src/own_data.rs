@@ -297,7 +297,8 @@ impl Local {
 
 /// The error that this crate knows nothing of an application.
 pub(crate) fn not_built_in() -> ConfigError {
-    let expected = "an application that is built in, or a program that hands its own in";
+    let expected = "an application that is built in, or a program that hands its own in, such as the gaia of the \
+                    Python package for scripts";
     ConfigError::new("kind", "external", expected)
 }
 

@@ -9,6 +9,8 @@
 //! The tables of a script's model are the tensors of the script, by its own names and shapes (`tensors.rs` says how tensors
 //! become tables).
 //!
+//! A script's model before it is trained has a file of its own (`script_model.rs`).
+//!
 //! A model that stays in its data center is in one file for each shard, `model-00001-of-00003.safetensors` and so on, and is
 //! read by the name of their folder. Each has rows of tables.
 //!
@@ -20,6 +22,7 @@ mod description;
 mod error;
 mod file;
 mod read;
+mod script_model;
 mod shards;
 mod state_dict;
 mod tensors;
@@ -29,6 +32,7 @@ pub use description::{DESCRIPTION, MetricValue, ModelDescription, Shard};
 pub use error::ModelError;
 pub use file::{BEST_MODEL, BEST_SHARDS, KEPT_MODELS, MODEL, ModelFile};
 pub use read::{TrainedModel, TrainedTable};
+pub use script_model::{ScriptModel, ScriptSettings, different_tensor};
 pub use state_dict::StateDict;
 pub use tensors::{TensorSpec, tensor_layout};
 pub use write::{Values, model_bytes, shard_bytes, tensor_bytes};

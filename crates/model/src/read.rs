@@ -363,7 +363,7 @@ mod tests {
             shape: shape.into(),
             is_statistics: false,
         };
-        let layout = tensor_layout(&[spec("kernel", &[2, 3, 1, 2]), spec("scale", &[])]);
+        let layout = tensor_layout(&[spec("kernel", &[2, 3, 1, 2]), spec("scale", &[])], false);
         let described = ModelDescription {
             run: "r".into(),
             seed: 1,

@@ -57,7 +57,7 @@ impl StateDict {
             let tensor =
                 tensors.tensor(name).map_err(|_| broken(missing(name, tensors.names())))?;
             if *tensor.shape() != *shape {
-                return Err(broken(format!("`{name}` with the shape {:?}", tensor.shape())));
+                return Err(broken(format!("`{name}` with {}", in_words(tensor.shape()))));
             }
             read_values(&tensor, model.table_mut(id)).map_err(|found| {
                 let found = format!("{found} in `{name}`");
@@ -69,6 +69,14 @@ impl StateDict {
         let found: BTreeSet<&str> = tensors.names().into_iter().collect();
         let others = found.difference(&own).map(|name| (*name).to_owned()).collect();
         Ok(Self { model, others })
+    }
+}
+
+/// A shape from a file.
+fn in_words(shape: &[usize]) -> String {
+    match shape.len() {
+        axes if axes > AXES_SHOWN => format!("{axes} axes"),
+        _ => format!("the shape {shape:?}"),
     }
 }
 
@@ -119,6 +127,9 @@ pub(super) fn read_values(tensor: &TensorView<'_>, values: &mut [f32]) -> Result
     }
 }
 
+/// A shape of more axes is that of no tensor in use.
+const AXES_SHOWN: usize = 8;
+
 /// How the files of `torch.save` begin: a zip archive, or in old versions a pickle.
 const TORCH: [&[u8]; 2] = [b"PK\x03\x04", b"\x80\x02"];
 
@@ -137,7 +148,7 @@ mod tests {
             shape: shape.into(),
             is_statistics: false,
         };
-        tensor_layout(&[spec("fc.weight", &[2, 1, 2]), spec("fc.bias", &[2])])
+        tensor_layout(&[spec("fc.weight", &[2, 1, 2]), spec("fc.bias", &[2])], false)
     }
 
     /// A file with these tensors: name, type, shape and bytes.
@@ -176,7 +187,7 @@ mod tests {
                 ("ab.frozen", Dtype::F32, &[1], floats(&[f32::NAN])),
             ]));
             let StateDict { model, others } = found.unwrap();
-            assert_eq!(model.values, [0.5, -2.0, 1.0, 0.25, 3.0, 4.0], "{dtype:?}");
+            assert_eq!(model.values[..], [0.5, -2.0, 1.0, 0.25, 3.0, 4.0], "{dtype:?}");
             assert_eq!(others, ["ab.frozen", "bn.batches"]);
         }
     }
@@ -199,6 +210,10 @@ mod tests {
         refused(
             &[weight.clone(), ("fc.bias", Dtype::F32, &[1, 2], floats(&[0.0; 2]))],
             "found `fc.bias` with the shape [1, 2], expected `fc.bias` with the shape [2], as the script has it",
+        );
+        refused(
+            &[weight.clone(), ("fc.bias", Dtype::F32, &[1; 99], floats(&[0.0]))],
+            "found `fc.bias` with 99 axes, expected `fc.bias` with the shape [2], as the script has it",
         );
         refused(
             &[weight.clone(), ("fc.bias", Dtype::I32, &[2], floats(&[0.0; 2]))],

@@ -1,5 +1,6 @@
 //! The tensors of a script, and the tables that they are trained as.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -57,6 +58,13 @@ impl TensorSpec {
     }
 }
 
+impl fmt::Display for TensorSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let role = if self.is_statistics { " of statistics" } else { "" };
+        write!(f, "{} {:?}{role}", self.name.escape_debug(), self.shape)
+    }
+}
+
 /// The tables of tensors, in their order. Their shapes are those of the tensors. `sharded`: the workers of a data center share
 /// the model among them.
 pub fn tensor_layout(tensors: &[TensorSpec], sharded: bool) -> Arc<ModelLayout> {
@@ -67,6 +75,12 @@ pub fn tensor_layout(tensors: &[TensorSpec], sharded: bool) -> Arc<ModelLayout> 
     let shapes = tensors.iter().map(|tensor| tensor.shape.clone()).collect();
     Arc::new(layout.with_statistics(statistics).with_shapes(shapes))
 }
+
+/// The number of this rule, which a file has beside tensors that others have to cut in the same way.
+pub(super) const LAYOUT_RULE: u32 = 1;
+
+/// The largest number of tensors: a table has a number of 16 bits.
+pub(super) const TABLES_MAX: usize = 1 << 16;
 
 /// The longest row of a vector, in values: the rows of a table are dealt to the servers of a data center.
 const ROW_MAX: usize = 1024;

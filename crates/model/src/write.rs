@@ -65,8 +65,16 @@ pub fn tensor_bytes<'v>(
     tensors: impl Iterator<Item = (&'v str, Vec<usize>, Values<'v>)>,
     description: Option<&str>,
 ) -> Vec<u8> {
+    tensors_with(tensors, description.map(|text| (DESCRIPTION, text)))
+}
+
+/// The same, with any key of the metadata and its text.
+pub(super) fn tensors_with<'v>(
+    tensors: impl Iterator<Item = (&'v str, Vec<usize>, Values<'v>)>,
+    metadata: Option<(&str, &str)>,
+) -> Vec<u8> {
     let tensors = tensors.map(|(name, shape, values)| (name, Tensor { shape, values }));
-    let metadata = description.map(|text| [(DESCRIPTION.to_owned(), text.to_owned())].into());
+    let metadata = metadata.map(|(key, text)| [(key.to_owned(), text.to_owned())].into());
     safetensors::serialize(tensors, metadata).expect("names and shapes are text and numbers")
 }
 

@@ -97,8 +97,8 @@ pub(super) fn mount_topology(sources: &mut Sources, root: &mut Node) -> Result<(
     Ok(())
 }
 
-/// Makes paths of data files, of a script, of the validation set, of the initial model and of the folder for examples on
-/// disk absolute. Those in the run file start at its folder, those on the command line at the working directory.
+/// Makes paths of data files, of a script and its model, of the validation set, of the initial model and of the folder for
+/// examples on disk absolute. Those in the run file start at its folder, those on the command line at the working directory.
 fn resolve_paths(sources: &Sources, root: &mut Node) {
     let is_path = |key: &str| key == "path" || key == "scratch" || key.ends_with("_path");
     if let Some(data) = root.at_mut(&["app", "data"]) {
@@ -108,7 +108,7 @@ fn resolve_paths(sources: &Sources, root: &mut Node) {
         }
     }
     if let Some(app) = root.at_mut(&["app"]) {
-        resolve_keys(sources, app, |key| key == "script");
+        resolve_keys(sources, app, |key| key == "script" || key == "model");
     }
     if let Some(model) = root.at_mut(&["model"]) {
         resolve_keys(sources, model, |key| key == "init");

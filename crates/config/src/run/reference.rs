@@ -162,12 +162,13 @@ fn every_key_in_the_code_is_in_the_reference() {
 }
 
 /// Keys in blocks whose absence means something else than any value.
-const NO_DEFAULT: [&str; 11] = [
+const NO_DEFAULT: [&str; 12] = [
     "data",
     "declared",
     "evaluate_examples",
     "examples_per_second",
     "features",
+    "model",
     "overlap",
     "script",
     "settings",

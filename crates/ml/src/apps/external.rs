@@ -14,6 +14,10 @@ pub struct ExternalConfig {
     /// The script that a program runs in each worker, if it runs scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<PathBuf>,
+    /// The file that `gaia init` writes of a script: its tensors and their initial values. Processes without workers read it
+    /// in place of running the script.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<PathBuf>,
     /// What the application makes of the run file: any keys. They are the same in all nodes of a run.
     pub settings: Table,
 }

@@ -123,7 +123,7 @@ impl AppConfig {
                 (config.data.path, config.data.at, config.data.vocabulary_path) = (path, at, None);
                 config.data.scratch = scratch;
             }
-            Self::External(config) => config.script = None,
+            Self::External(config) => (config.script, config.model) = (None, None),
         }
         own
     }
@@ -199,7 +199,10 @@ mod tests {
     fn every_kind_is_written_and_read_back() {
         for &kind in AppConfig::KINDS {
             let some = match kind {
-                "external" => "settings = { depth = 3, name = \"some\" }".to_owned(),
+                "external" => {
+                    "script = \"a.py\"\nmodel = \"m\"\nsettings = { depth = 3, name = \"some\" }"
+                        .to_owned()
+                }
                 _ => {
                     let learns = if kind == "topic-model" { "alpha" } else { "learning_rate" };
                     format!("data.path = \"some/file\"\ndata.skew = 0.5\n{learns} = 0.125")

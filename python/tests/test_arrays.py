@@ -361,7 +361,7 @@ def test_another_seed_in_one_data_center_is_refused(tmp_path):
         tmp_path / "seeds.py",
         "import gaia, numpy, os\n"
         "first = 1.0 if os.environ.get('GAIA_DC') == 'west' else 0.0\n"
-        "run = gaia.join({'w': numpy.full(3, first, numpy.float32)}, evaluate=lambda params: 0.0)\n"
+        "run = gaia.join({'a': numpy.zeros(2, numpy.float32), 'w': numpy.full(3, first, numpy.float32)}, evaluate=len)\n"
         "while not run.over:\n"
         "    run.step()\n",
     )
@@ -369,7 +369,7 @@ def test_another_seed_in_one_data_center_is_refused(tmp_path):
     _, error = west.communicate(timeout=60)
     east.kill()
     east.communicate()
-    assert west.returncode == 1 and "refused" in error and "initial values" in error, error
+    assert west.returncode == 1 and "refused" in error and "table `w` differs in its initial values" in error, error
 
 
 def test_an_interrupted_run_ends_in_order(tmp_path):

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use crate::table_digests::TableDigests;
 use gaia_config::{OnGiveUp, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::{ClusterCoordinator, Coordinator, CoordinatorConfig, FailureRules};
@@ -58,6 +59,12 @@ impl<'p> Blueprint<'p> {
         };
         blueprint.plan_hash = blueprint.hash();
         blueprint
+    }
+
+    /// Digests of the tables, and of their initial values if those are part of the hash.
+    pub(crate) fn table_digests(&self) -> TableDigests {
+        let compared = self.compares_values().then(|| self.initial());
+        TableDigests::new(self.application.layout(), compared)
     }
 
     /// Whether initial values are part of the hash.

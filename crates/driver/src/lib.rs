@@ -17,6 +17,7 @@ mod recorder;
 pub mod run_loop;
 mod server_stats;
 pub mod simulated;
+mod table_digests;
 mod trained;
 
 use std::any::Any;

@@ -42,7 +42,7 @@ pub fn check_links(
 ) -> Result<Vec<LinkCheck>, RunError> {
     let run_context = RunContext::new(plan, &options.certificates);
     if let Some(application) = application {
-        run_context.set_plan_hash(Blueprint::new(plan, application).plan_hash);
+        run_context.agree_on(&Blueprint::new(plan, application));
     }
     let runtime = runtime()?;
     let checked: Result<Vec<LinkCheck>, RealError> = runtime.block_on(async {

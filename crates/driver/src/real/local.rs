@@ -126,7 +126,7 @@ async fn conduct(
     let certificates = folder.path().join(CERTIFICATES);
     let blueprint = Blueprint::new(plan, application);
     let run_context = RunContext::new(plan, &certificates);
-    run_context.set_plan_hash(blueprint.plan_hash);
+    run_context.agree_on(&blueprint);
     issue(&run_context, &certificates)?;
 
     let context = run_context.node_context(NodeId::Coordinator)?;

@@ -287,7 +287,7 @@ async fn prepare<'p>(
         RunData::Own(own) => own,
         RunData::Whole(application) => {
             let blueprint = Blueprint::new(plan, &application);
-            run_context.set_plan_hash(blueprint.plan_hash);
+            run_context.agree_on(&blueprint);
             let acceptor = match is_coordinator {
                 true => Some(accept_nodes(&run_context, options, None).await?),
                 false => None,
@@ -315,7 +315,7 @@ async fn prepare<'p>(
     };
 
     let blueprint = Blueprint::new(plan, &application);
-    run_context.set_plan_hash(blueprint.plan_hash);
+    run_context.agree_on(&blueprint);
     // From now on nodes may join.
     if let Some(agreement) = agreement {
         agreement.conclude()?;

@@ -341,6 +341,7 @@ mod tests {
             run: "r".into(),
             node: NodeId::Coordinator,
             plan: 1,
+            tables: Vec::new(),
             purpose: Purpose::Check,
             listens: None,
             process: None,

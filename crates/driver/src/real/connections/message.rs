@@ -25,6 +25,8 @@ pub(in crate::real) struct Hello {
     pub(in crate::real) node: NodeId,
     /// A hash of the settings that all nodes must have resolved alike.
     pub(in crate::real) plan: u64,
+    /// Digests of the tables of the model and their initial values, if the node knows them.
+    pub(in crate::real) tables: Vec<u32>,
     pub(in crate::real) purpose: Purpose,
     /// The address that the node listens on, if it does.
     pub(in crate::real) listens: Option<SocketAddr>,
@@ -298,6 +300,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::table_digests::DIGESTS_MAX;
     use gaia_core::application::WeightedSum;
 
     proptest! {
@@ -349,6 +352,7 @@ mod tests {
             run: "r".into(),
             node: NodeId::Coordinator,
             plan: 1,
+            tables: vec![u32::MAX; DIGESTS_MAX],
             purpose: Purpose::Check,
             listens: Some(([127, 0, 0, 1], 80).into()),
             process: Some(ServerProcess { began: 3, incarnation: 4, is_new: true }),
@@ -359,5 +363,9 @@ mod tests {
         };
 
         assert_eq!(unpack::<Hello>(&pack(&hello)).unwrap(), hello);
+        assert!(
+            pack(&hello).len() < HELLO_BYTES_MAX * 3 / 4,
+            "there is room for the name of a run"
+        );
     }
 }

@@ -9,12 +9,13 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::blocking::in_place;
-use crate::cluster::{server_ids, worker_ids};
+use crate::cluster::{Blueprint, server_ids, worker_ids};
 use crate::real::connections::channel::Channel;
 use crate::real::connections::message::{Hello, Purpose};
 use crate::real::environment::{Environment, Machine};
 use crate::real::error::{LinkFault, RealError};
 use crate::real::node::peers::peers;
+use crate::table_digests::TableDigests;
 use gaia_certificates::{Credentials, Identity, connecting, identity_of};
 use gaia_config::Plan;
 use gaia_core::topology::Address;
@@ -29,6 +30,8 @@ pub(in crate::real) struct RunContext {
     pub(in crate::real) settings: u64,
     /// The hash of what all nodes must share, the model too. Unknown until the application is built.
     plan_hash: Arc<OnceLock<u64>>,
+    /// The tables behind that hash. Unknown until the application is built.
+    tables: Arc<OnceLock<TableDigests>>,
     /// The folder with a folder of `gaia certs` for each node.
     certificates: PathBuf,
     pub(in crate::real) telemetry: Telemetry,
@@ -56,10 +59,17 @@ impl RunContext {
             plan: Arc::new(plan.clone()),
             settings: plan.seed.child(&plan.agreement()).0,
             plan_hash: Arc::default(),
+            tables: Arc::default(),
             certificates: certificates.to_owned(),
             telemetry: Telemetry::new(),
             environment: Arc::new(Machine),
         }
+    }
+
+    /// Sets what all nodes must share. Has an effect once.
+    pub(in crate::real) fn agree_on(&self, blueprint: &Blueprint<'_>) {
+        self.tables.get_or_init(|| blueprint.table_digests());
+        self.set_plan_hash(blueprint.plan_hash);
     }
 
     /// Sets the hash of what all nodes must share. Has an effect once.
@@ -172,6 +182,7 @@ impl NodeContext {
             run: self.run_context.plan.name.clone(),
             node: self.node,
             plan: self.run_context.hash_for(purpose),
+            tables: self.run_context.tables.get().map_or_else(Vec::new, |own| own.digests().into()),
             purpose,
             listens: None,
             process: None,
@@ -241,8 +252,11 @@ impl NodeContext {
         let is_checked = hello.purpose == Purpose::Check && hello.plan == run_context.settings;
         if hello.plan != ours && !is_checked {
             let theirs = hello.plan;
+            let own = run_context.tables.get().filter(|_| !hello.tables.is_empty());
+            let differs = own.and_then(|own| own.difference(&hello.tables));
+            let differs = differs.map_or_else(String::new, |differs| format!("{differs}; "));
             return Err(format!(
-                "the hello has plan {theirs:016x}, expected {ours:016x}: start all nodes with the same run file, \
+                "the hello has plan {theirs:016x}, expected {ours:016x}: {differs}start all nodes with the same run file, \
                  topology and settings, and the same initial values of the model"
             ));
         }

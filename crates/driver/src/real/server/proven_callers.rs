@@ -190,9 +190,8 @@ mod tests {
 
             let folder = tempfile::tempdir().unwrap();
             let certificates = folder.path().join("certs");
-            let hash = Blueprint::new(&plan, &application).plan_hash;
             let run_context = RunContext::new(&plan, &certificates);
-            run_context.set_plan_hash(hash);
+            run_context.agree_on(&Blueprint::new(&plan, &application));
             issue(&run_context, &certificates).unwrap();
 
             let listener =

@@ -11,6 +11,7 @@ from gaia._errors import GaiaError
 from gaia._inside import inside
 from gaia._place import Worker, named
 from gaia._run import Evaluate, Parameters, Run
+from gaia._staging import Staging, host_buffer
 
 
 def join_module(
@@ -132,7 +133,7 @@ class Module(Parameters):
     """The tensors of a module in a run.
 
     Those of single precision on a CPU become views of the flat buffer that the run reads and writes, so that nothing is copied.
-    Others are copied to and from it, one after the other.
+    Others are copied to and from it.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -141,9 +142,10 @@ class Module(Parameters):
         self.tensors = [(name, tuple(one.shape)) for name, one in found]
         self.statistics = sum(not isinstance(one, torch.nn.Parameter) for _, one in found)
         #: All values, one tensor after the other.
-        self.flat = torch.empty(sum(one.numel() for _, one in found), dtype=torch.float32)
+        self.flat = host_buffer(sum(one.numel() for _, one in found), [one for _, one in found])
         self._views: list[tuple[str, torch.Tensor, int]] = []
-        self._copied: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._kinds = [(name, one, one.dtype, one.device) for name, one in found]
+        copied: list[tuple[torch.Tensor, torch.Tensor]] = []
         offset = 0
         for name, one in found:
             part = self.flat[offset : offset + one.numel()].view(one.shape)
@@ -153,30 +155,30 @@ class Module(Parameters):
                 one.data = part
                 self._views.append((name, one, part.data_ptr()))
             else:
-                self._copied.append((one, part))
+                copied.append((one, part))
         self.values = self.flat.numpy()
+        self._stagings = Staging.of(copied)
         # Tensors of fewer bits round what they are given. What is sent is the change since then.
-        self._rounded = self.flat.clone() if self._copied else None
+        self._rounded = self.flat.clone() if any(staging.rounds for staging in self._stagings) else None
         self.rounded = None if self._rounded is None else self._rounded.numpy()
 
     def load(self) -> None:
-        with torch.no_grad():
-            for tensor, part in self._copied:
-                tensor.copy_(part)
+        for staging in self._stagings:
+            staging.load()
         if self._rounded is not None:
-            self.store()
             self._rounded.copy_(self.flat)
 
     def store(self) -> None:
-        for tensor, part in self._copied:
-            part.copy_(tensor.detach())
+        for staging in self._stagings:
+            staging.store()
 
     def check(self) -> None:
-        for name, tensor, address in self._views:
-            if tensor.data_ptr() != address or tensor.dtype != torch.float32:
-                raise GaiaError(
-                    f"{name} was moved or converted after gaia.join(...), expected join last: after .to(...), .half() and .cuda()", 2
-                )
+        moved = [name for name, one, dtype, device in self._kinds if (one.dtype, one.device) != (dtype, device)]
+        moved += [name for name, one, address in self._views if one.data_ptr() != address]
+        if moved:
+            raise GaiaError(
+                f"{moved[0]} was moved or converted after gaia.join(...), expected join last: after .to(...), .half() and .cuda()", 2
+            )
 
     def subject(self) -> torch.nn.Module:
         return self._model

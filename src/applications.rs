@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use gaia_config::Plan;
 use gaia_core::application::Application;
@@ -42,6 +43,12 @@ pub trait Applications {
     /// Where the program trains no scripts, which is the default, or the script fails.
     fn script_model(&self, _plan: &Plan) -> Result<ScriptModel, DataError> {
         Err(DataError::Application("this program runs no scripts".into()))
+    }
+
+    /// What the program sets to `true` to end a run of `train` in order, if it hears the wish to end itself. The default is
+    /// `None`: SIGTERM and Ctrl-C end the run.
+    fn interrupted(&self) -> Option<Arc<AtomicBool>> {
+        None
     }
 }
 

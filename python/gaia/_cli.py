@@ -7,7 +7,7 @@ import sys
 import traceback
 
 from gaia import _gaia
-from gaia._program import PROGRAM
+from gaia._program import INTERRUPTED, PROGRAM
 from gaia._scripts import Scripts
 
 
@@ -17,7 +17,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     scripts = Scripts()
     code = _gaia.run(["gaia", *sys.argv[1:]], scripts.start, PROGRAM)
-    scripts.join()
+    scripts.join(failed=code not in (0, INTERRUPTED))
     for failure in scripts.failures[:1]:
         traceback.print_exception(failure)
     return code or (1 if scripts.failures else 0)

@@ -12,7 +12,7 @@ from types import TracebackType
 from gaia import _gaia
 from gaia._errors import GaiaError
 from gaia._place import NamedPlace, Worker, enter_process
-from gaia._program import PROGRAM
+from gaia._program import INTERRUPTED, PROGRAM
 from gaia._run import leave
 from gaia._scripts import described
 
@@ -22,7 +22,7 @@ class Node:
 
     def __init__(self, place: NamedPlace) -> None:
         self._exchanges: queue.SimpleQueue[_gaia.Exchange | None] = queue.SimpleQueue()
-        self._failure: str | None = None
+        self._code, self._failure = 0, None  # type: tuple[int, str | None]
         self._is_group = place.is_group
         self._arguments = ["gaia", "node", place.run_file, "--set", "app.kind=external"]
         self._arguments += ["--dc", place.data_center, "--worker", str(place.index), "--quiet"]
@@ -57,26 +57,42 @@ class Node:
             return exchange
 
     def _run(self) -> None:
-        _, self._failure = _gaia.try_run(self._arguments, lambda exchange, *_: self._exchanges.put(exchange), PROGRAM)
+        start = lambda exchange, *_: self._exchanges.put(exchange)  # noqa: E731
+        self._code, self._failure = _gaia.try_run(self._arguments, start, PROGRAM)
         self._exchanges.put(None)
 
     def _reason(self) -> str | None:
+        """Why the nodes have ended.
+
+        Raises:
+            SystemExit: They were interrupted, and have written their state.
+        """
         self._thread.join(timeout=5)
+        if not self._thread.is_alive() and self._code == INTERRUPTED:
+            raise SystemExit(INTERRUPTED)
         return self._failure
 
     def _watch(self, worker: Worker) -> None:
-        """Ends the worker's part with the script: in order at its end, with its exception where it fails."""
+        """Ends the worker's part with the script: in order at its end, with its exception where it fails.
+
+        After Ctrl-C the run goes on without this process, as after a signal to ``gaia node``.
+        """
         show, failures = sys.excepthook, []
 
         def failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
             failures.append(error)
-            worker.exchange.fail(f"rank {worker.exchange.rank}: {described(error)}")
+            if not isinstance(error, KeyboardInterrupt):
+                worker.exchange.fail(f"rank {worker.exchange.rank}: {described(error)}")
             show(kind, error, trace)
 
         def ended() -> None:
             if not failures:
                 leave(worker)
-            self._thread.join(timeout=30)
+            if not (failures and isinstance(failures[0], KeyboardInterrupt)):
+                self._thread.join(timeout=30)
+            elif os.environ.get("GAIA_STATE"):
+                # The signal has reached the nodes, too, and they write their state.
+                self._thread.join(timeout=5)
 
         sys.excepthook = failed
         atexit.register(ended)

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 import threading
+import time
 import traceback
 import types
 from collections.abc import Callable
@@ -29,7 +30,7 @@ class Scripts:
 
     def __init__(self, main: Callable[[], object] | None = None) -> None:
         self._main = main
-        self._threads: list[threading.Thread] = []
+        self._threads: list[tuple[threading.Thread, Worker]] = []
         self.failures: list[BaseException] = []
 
     def start(self, exchange: Exchange, script: str | None, seed: int) -> None:
@@ -45,19 +46,23 @@ class Scripts:
                 raise FileNotFoundError(f"app.script is {path}, expected a Python script")
             _import_generators(path)
             main = lambda: run_file(path)  # noqa: E731
+        worker = Worker(exchange, Turn(Streams.seeded(seed)))
         name = f"gaia-script-{exchange.rank}"
-        thread = threading.Thread(target=self._run, args=(exchange, main, seed), name=name, daemon=True)
-        self._threads.append(thread)
+        thread = threading.Thread(target=self._run, args=(worker, main), name=name, daemon=True)
+        self._threads.append((thread, worker))
         thread.start()
 
-    def join(self) -> None:
-        """Waits until all scripts have ended."""
-        for thread in self._threads:
-            thread.join()
+    def join(self, *, failed: bool) -> None:
+        """Waits until all scripts have ended. A run that has failed has not told all of them, and a script in its own code
+        hears of it at its next step, which may never come. So they are given a moment."""
+        until = time.monotonic() + STEP_MAX_S
+        for thread, worker in self._threads:
+            was_told = worker.run is not None and worker.run.over
+            thread.join(None if was_told or not failed else max(0.0, until - time.monotonic()))
 
-    def _run(self, exchange: Exchange, main: Callable[[], object], seed: int) -> None:
-        turn = Turn(Streams.seeded(seed))
-        worker = Worker(exchange, turn)
+    def _run(self, worker: Worker, main: Callable[[], object]) -> None:
+        exchange, turn = worker.exchange, worker.turn
+        assert turn is not None
         enter(worker)
         turn.take()
         try:
@@ -110,3 +115,7 @@ def run_file(path: str) -> None:
     with open(path, "rb") as file:
         code = compile(file.read(), path, "exec")
     exec(code, module.__dict__)  # noqa: S102
+
+
+#: How long the scripts of a run that has failed may take to their next step.
+STEP_MAX_S = 5.0

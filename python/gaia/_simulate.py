@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,8 @@ def simulate(
 
     Raises:
         GaiaError: The run file is wrong, or the run has failed. The first exception of ``main`` is raised as it is.
+        KeyboardInterrupt: The run was interrupted, and has ended in order: its directory has the model so far. A second
+            interrupt does not wait for it.
     """
     directory = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="gaia-")) / "run"
     if run is None:
@@ -75,11 +78,54 @@ def simulate(
     arguments = ["gaia", "train", str(run), "--driver", driver, "--out", str(directory)]
     for key, value in settings.items():
         arguments += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+    if quiet:
+        arguments.append("--quiet")
     scripts = Scripts(main)
-    code, text = _gaia.try_run(arguments + (["--quiet"] if quiet else []), scripts.start, PROGRAM)
-    scripts.join()
+    code, text, interruption = _Running(arguments, scripts).wait()
     for failure in scripts.failures[:1]:
         raise failure
+    if interruption is not None:
+        raise interruption
     if text is not None:
         raise GaiaError(text, code)
     return Result(json.loads((directory / "summary.json").read_text()), directory)
+
+
+class _Running:
+    """A run in a thread of its own. The thread that waits for it hears Ctrl-C."""
+
+    def __init__(self, arguments: Sequence[str], scripts: Scripts) -> None:
+        self._interrupt = _gaia.Interrupt()
+        self._result: tuple[int, str | None] = (1, "the run has ended without a result")
+        # A thread itself is no good to wait for: an interrupted `join` takes it for one that has ended (bpo-45274).
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, args=(arguments, scripts), name="gaia-run", daemon=True).start()
+
+    def _run(self, arguments: Sequence[str], scripts: Scripts) -> None:
+        try:
+            code, text = _gaia.try_run(arguments, scripts.start, PROGRAM, self._interrupt)
+            scripts.join(failed=text is not None)
+            self._result = code, text
+        finally:
+            self._ended.set()
+
+    def wait(self) -> tuple[int, str | None, KeyboardInterrupt | None]:
+        """Waits for the end of the run: its exit code, what went wrong, and the interrupt that has ended it in order.
+
+        Raises:
+            KeyboardInterrupt: The run was interrupted a second time.
+        """
+        interruption = None
+        while not self._ended.is_set():
+            try:
+                self._ended.wait(LOOK_EVERY_S)
+            except KeyboardInterrupt as first:
+                if interruption is not None:
+                    raise
+                interruption = first
+                self._interrupt.set()
+        return *self._result, interruption
+
+
+#: How often the waiting thread looks what is new.
+LOOK_EVERY_S = 0.1

@@ -5,6 +5,7 @@
 
 mod buffer;
 mod exchange;
+mod interrupt;
 mod parts;
 mod program;
 mod scripts;
@@ -18,6 +19,7 @@ use pyo3::prelude::*;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 
 use self::exchange::Exchange;
+use self::interrupt::Interrupt;
 use self::scripts::Scripts;
 use gaia::{Override, RunFile};
 
@@ -26,6 +28,8 @@ use gaia::{Override, RunFile};
 mod _gaia {
     #[pymodule_export]
     use super::Exchange;
+    #[pymodule_export]
+    use super::Interrupt;
     #[pymodule_export]
     use super::place;
     #[pymodule_export]
@@ -45,19 +49,22 @@ mod _gaia {
 /// `start(exchange, script, seed)` starts the script of a worker. `program` is the command that starts this program again.
 #[pyfunction]
 fn run(py: Python<'_>, arguments: Vec<OsString>, start: Py<PyAny>, program: Vec<OsString>) -> u8 {
-    let scripts = Scripts::new(start, program);
+    let scripts = Scripts::new(start, program, None);
     py.detach(|| gaia::cli::run(arguments, &scripts))
 }
 
-/// As `run`, but returns the exit code and what went wrong, which is not shown.
+/// As `run`, but returns the exit code and what went wrong, which is not shown. `interrupt` ends a run of `train` in order, in
+/// place of signals.
 #[pyfunction]
+#[pyo3(signature = (arguments, start, program, interrupt=None))]
 fn try_run(
     py: Python<'_>,
     arguments: Vec<OsString>,
     start: Py<PyAny>,
     program: Vec<OsString>,
+    interrupt: Option<&Interrupt>,
 ) -> (u8, Option<String>) {
-    let scripts = Scripts::new(start, program);
+    let scripts = Scripts::new(start, program, interrupt.map(Interrupt::flag));
     match py.detach(|| gaia::cli::try_run(arguments, &scripts)) {
         Ok(code) => (code, None),
         Err(error) => (error.exit_code, Some(error.text)),

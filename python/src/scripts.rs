@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use pyo3::prelude::*;
 
@@ -15,11 +16,16 @@ use gaia::{
 pub(crate) struct Scripts {
     start: Py<PyAny>,
     program: Vec<OsString>,
+    interrupted: Option<Arc<AtomicBool>>,
 }
 
 impl Scripts {
-    pub(crate) fn new(start: Py<PyAny>, program: Vec<OsString>) -> Self {
-        Self { start, program }
+    pub(crate) fn new(
+        start: Py<PyAny>,
+        program: Vec<OsString>,
+        interrupted: Option<Arc<AtomicBool>>,
+    ) -> Self {
+        Self { start, program, interrupted }
     }
 }
 
@@ -75,5 +81,9 @@ impl Applications for Scripts {
     fn script_model(&self, plan: &Plan) -> Result<ScriptModel, DataError> {
         let external = plan.external().cloned().unwrap_or_default();
         Ok(self.start(plan, &external, 0..0)?.into_model())
+    }
+
+    fn interrupted(&self) -> Option<Arc<AtomicBool>> {
+        self.interrupted.clone()
     }
 }

@@ -1,8 +1,12 @@
 """Runs over processes, each of which is started by itself."""
 
+import contextlib
+import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 
 from conftest import environment, gaia, write
 
@@ -51,6 +55,11 @@ class Cluster:
     def coordinator(self, script):
         return self.start("-m", "gaia", "node", self.run, "--script", script, "--coordinator", "--out", "out")
 
+    def server(self, script, dc):
+        """A server by itself, which keeps its state."""
+        arguments = ["--script", script, "--dc", dc, "--server", "0", "--state", f"state-{dc}", "--quiet"]
+        return self.start("-m", "gaia", "node", self.run, *arguments)
+
     def worker(self, script, dc, **variables):
         return self.start(script, GAIA_RUN=str(self.run), GAIA_DC=dc, **variables)
 
@@ -61,10 +70,48 @@ class Cluster:
         return [self.worker(script, dc, RANK=rank, LOCAL_RANK=rank, **address) for rank in ranks]
 
 
+def appears(path, *nodes):
+    """Waits until a file is there, as long as these processes run."""
+    for _ in range(6000):
+        if path.exists():
+            return
+        for node in nodes:
+            assert node.poll() is None, node.communicate()
+        time.sleep(0.01)
+    raise AssertionError(f"{path} does not appear")
+
+
+@contextlib.contextmanager
+def ended(*nodes):
+    """Ends processes with their block, also where it fails."""
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.kill()
+            node.communicate()
+
+
+def interrupt(node):
+    """Ctrl-C, and what the process has written by its end."""
+    node.send_signal(signal.SIGINT)
+    # Far longer than it takes, and far shorter than any wait of a run.
+    return node.communicate(timeout=20)
+
+
+def is_running(pid):
+    """Whether a process runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def said(nodes):
     """What nodes have written once all have ended: standard output and standard error of each."""
     try:
-        return [node.communicate(timeout=60) for node in nodes]
+        return [node.communicate(timeout=240) for node in nodes]
     finally:
         for node in nodes:
             node.kill()

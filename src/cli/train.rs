@@ -1,6 +1,8 @@
 //! `gaia train`: one run from start to report.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::log::name_node;
 use super::training::{carry_out, carry_out_kept, live_mode, show_result};
@@ -62,7 +64,7 @@ pub(super) fn train(
         if let Some(Resumed { path, facts, .. }) = &resumed {
             terminal.note(&format!("resumes from {} (clock {})", path.display(), facts.clock));
         }
-        let interrupted = signals::interrupted().map_err(Failure::run)?;
+        let interrupted = interrupted(applications)?;
         let keeper = Keeper::new(checkpoints, plan.checkpoint.every, interrupted);
         let mut keeper = keeper.resuming(resumed);
         carry_out_kept(&plan, &application, &directory, &run.output, &mut keeper)?
@@ -71,7 +73,7 @@ pub(super) fn train(
         if *resume == Resume::Auto && directory.node_states().is_dir() {
             terminal.note("continues from the states of its nodes");
         }
-        let interrupted = signals::interrupted().map_err(Failure::run)?;
+        let interrupted = interrupted(applications)?;
         let program = applications.program();
         let outcome =
             carry_out(&plan, &application, &directory, &run.output, interrupted, program)?;
@@ -79,6 +81,14 @@ pub(super) fn train(
     };
 
     end(ending, &directory, terminal)
+}
+
+/// What ends the run in order.
+fn interrupted(applications: &dyn Applications) -> Result<Arc<AtomicBool>, Failure> {
+    match applications.interrupted() {
+        Some(interrupted) => Ok(interrupted),
+        None => signals::interrupted().map_err(Failure::run),
+    }
 }
 
 /// Checks that the driver can continue a run in this way.

@@ -182,10 +182,14 @@ impl WorkerNode {
             }
 
             self.settle(coordinator).await?;
+            let interrupted = self.interrupted.is_set();
+            // Without a log there is nothing to write after the iteration, which may be long or never end.
+            if interrupted && self.node_log.is_none() {
+                return Ok(Exit::Interrupted);
+            }
             if self.running.is_some() || self.padded.is_some() {
                 continue;
             }
-            let interrupted = self.interrupted.is_set();
             self.keep(interrupted)?;
             if interrupted {
                 return Ok(Exit::Interrupted);

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 from gaia._arrays import Arrays, ArraysRun
 from gaia._errors import GaiaError
 from gaia._inside import inside
-from gaia._place import Worker, named, worker
+from gaia._place import IN_ANOTHER_PROCESS, Worker, imports_script, named, worker
 from gaia._run import Evaluate, Run
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def join(
         raise GaiaError(f"steps_per_clock is {steps_per_clock}, expected at least 1", 2)
     if not callable(evaluate):
         raise GaiaError("evaluate is not a function, expected one that takes the model and returns its loss", 2)
+    if imports_script():
+        raise GaiaError(f"gaia.join(...) {IN_ANOTHER_PROCESS}", 2)
     torch = sys.modules.get("torch")
     is_module = torch is not None and isinstance(model, torch.nn.Module)
     if is_module:

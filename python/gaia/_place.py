@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from gaia import _gaia
@@ -19,21 +21,26 @@ if TYPE_CHECKING:
 
 
 class Turn:
-    """The turn of one of the scripts of a process. One script runs at a time, with its own streams of random numbers."""
+    """The turn of one of the scripts of a process. One script runs at a time, with its own streams of random numbers and its
+    own module ``__main__``, in which classes and functions are looked up that are sent to other processes."""
 
     _lock = threading.Lock()
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, main: ModuleType | None = None) -> None:
         self._streams = streams
+        self._main = main
 
     def take(self) -> None:
         """Waits for the turn."""
         self._lock.acquire()
         self._streams.resume()
+        self._before = sys.modules["__main__"]
+        sys.modules["__main__"] = self._main or self._before
 
     def give(self) -> None:
         """Lets another script run."""
         self._streams = Streams.current()
+        sys.modules["__main__"] = self._before
         self._lock.release()
 
 
@@ -140,5 +147,29 @@ def _worker_number() -> tuple[int, int, bool]:
     if (current := worker()) is not None:
         return current.exchange.rank, current.exchange.size, current.is_group
     place = named()
+    if place is None and SCRIPTS in os.environ and _parent_process() is not None:
+        raise GaiaError(f"gaia.rank() or gaia.size() {IN_ANOTHER_PROCESS}, and be handed to that process", 2)
     # Processes that train without Gaia count one by one as well.
     return (0, 1, True) if place is None else (place.rank, place.size, place.is_group)
+
+
+def imports_script() -> bool:
+    """Whether this process was started by ``multiprocessing``, and imports the script before it does its work."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    return multiprocessing is not None and getattr(multiprocessing.current_process(), "_inheriting", False)
+
+
+def _parent_process() -> object | None:
+    """The process that has started this one by ``multiprocessing``, if one has."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    return None if multiprocessing is None else multiprocessing.parent_process()
+
+
+#: Set in the environment of processes that scripts start, where several workers share a process. Such a process cannot tell
+#: which of them has started it.
+SCRIPTS = "GAIA_SCRIPTS"
+
+IN_ANOTHER_PROCESS = (
+    "was called in a process that the script has started, such as one of a data loader, expected it to be called in the script "
+    'only, below `if __name__ == "__main__":`'
+)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gaia._errors import RunStopped
-from gaia._place import Turn, Worker, enter
+from gaia._place import SCRIPTS, Turn, Worker, enter
 from gaia._random import Streams
 from gaia._run import leave
 
@@ -35,7 +35,7 @@ class Scripts:
 
     def start(self, exchange: Exchange, script: str | None, seed: int) -> None:
         """Starts the script of a worker, and returns at once."""
-        main = self._main
+        main, module = self._main, None
         if main is None:
             if script is None:
                 raise ValueError(
@@ -45,11 +45,13 @@ class Scripts:
             if not os.path.isfile(path):
                 raise FileNotFoundError(f"app.script is {path}, expected a Python script")
             _import_generators(path)
-            main = lambda: run_file(path)  # noqa: E731
-        worker = Worker(exchange, Turn(Streams.seeded(seed)))
+            module = script_module(path)
+            main = lambda: run_script(module)  # noqa: E731
+        worker = Worker(exchange, Turn(Streams.seeded(seed), module))
         name = f"gaia-script-{exchange.rank}"
         thread = threading.Thread(target=self._run, args=(worker, main), name=name, daemon=True)
         self._threads.append((thread, worker))
+        os.environ[SCRIPTS] = str(len(self._threads))
         thread.start()
 
     def join(self, *, failed: bool) -> None:
@@ -59,6 +61,7 @@ class Scripts:
         for thread, worker in self._threads:
             was_told = worker.run is not None and worker.run.over
             thread.join(None if was_told or not failed else max(0.0, until - time.monotonic()))
+        os.environ.pop(SCRIPTS, None)
 
     def _run(self, worker: Worker, main: Callable[[], object]) -> None:
         exchange, turn = worker.exchange, worker.turn
@@ -103,15 +106,22 @@ def _import_generators(path: str) -> None:
             importlib.import_module(name)
 
 
-def run_file(path: str) -> None:
-    """Runs a file as ``python FILE`` does, in a module of its own. Its folder comes first on the path of imports."""
+def script_module(path: str) -> types.ModuleType:
+    """The module ``__main__`` of a script, before it has run."""
+    module = types.ModuleType("__main__")
+    # Processes that the script starts import the script from here.
+    module.__file__ = path
+    return module
+
+
+def run_script(module: types.ModuleType) -> None:
+    """Runs a script as ``python FILE`` does, in its module. Its folder comes first on the path of imports."""
+    path = module.__file__
+    assert path is not None
     folder = os.path.dirname(os.path.abspath(path))
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    module = types.ModuleType("__main__")
-    module.__file__ = path
-    # Who pickles functions of the script, such as loaders that spawn processes, looks for them in this module.
-    sys.modules["__main__"] = module
+    sys.argv = [path]
     with open(path, "rb") as file:
         code = compile(file.read(), path, "exec")
     exec(code, module.__dict__)  # noqa: S102

@@ -11,6 +11,7 @@ from types import TracebackType
 
 from gaia import _gaia
 from gaia._errors import GaiaError
+from gaia._log import flush, follow
 from gaia._place import NamedPlace, Worker, enter_process
 from gaia._program import INTERRUPTED, PROGRAM
 from gaia._run import leave
@@ -29,12 +30,18 @@ class Node:
         if place.has_server:
             self._arguments += ["--server", str(place.index)]
         self._thread = threading.Thread(target=self._run, name="gaia-node", daemon=True)
+        self._log = threading.Thread(target=self._hand_on, name="gaia-log", daemon=True)
 
     def start(self) -> Worker:
         """Starts the nodes, and returns this script's worker."""
+        try:
+            follow()
+        except ValueError as error:
+            raise GaiaError(str(error), 2) from None
         # Inside a data center these are the addresses of torch.distributed, and not of the coordinator.
         hidden = {name: os.environ.pop(name) for name in TORCHRUN if name in os.environ}
         self._thread.start()
+        self._log.start()
         try:
             exchange = self._exchange()
         finally:
@@ -60,6 +67,13 @@ class Node:
         start = lambda exchange, *_: self._exchanges.put(exchange)  # noqa: E731
         self._code, self._failure = _gaia.try_run(self._arguments, start, PROGRAM)
         self._exchanges.put(None)
+
+    def _hand_on(self) -> None:
+        """Hands on what the nodes log, whatever the script does."""
+        while self._thread.is_alive():
+            # A script may set levels at any time.
+            follow()
+            flush(wait=LOOK_EVERY_S)
 
     def _reason(self) -> str | None:
         """Why the nodes have ended.
@@ -93,6 +107,7 @@ class Node:
             elif os.environ.get("GAIA_STATE"):
                 # The signal has reached the nodes, too, and they write their state.
                 self._thread.join(timeout=5)
+            flush()
 
         sys.excepthook = failed
         atexit.register(ended)
@@ -100,3 +115,6 @@ class Node:
 
 #: What torchrun sets, and ``gaia node`` would take for its own.
 TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "RANK")
+
+#: How often levels of loggers are looked up.
+LOOK_EVERY_S = 0.5

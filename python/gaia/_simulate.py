@@ -13,6 +13,7 @@ from typing import Any
 
 from gaia import _gaia
 from gaia._errors import GaiaError
+from gaia._log import flush, follow
 from gaia._program import PROGRAM
 from gaia._scripts import Scripts
 
@@ -81,6 +82,11 @@ def simulate(
     if quiet:
         arguments.append("--quiet")
     scripts = Scripts(main)
+    try:
+        follow()
+    except ValueError as error:
+        raise GaiaError(str(error), 2) from None
+
     code, text, interruption = _Running(arguments, scripts).wait()
     for failure in scripts.failures[:1]:
         raise failure
@@ -92,7 +98,7 @@ def simulate(
 
 
 class _Running:
-    """A run in a thread of its own. The thread that waits for it hears Ctrl-C."""
+    """A run in a thread of its own. The thread that waits for it hands on what it logs, and hears Ctrl-C."""
 
     def __init__(self, arguments: Sequence[str], scripts: Scripts) -> None:
         self._interrupt = _gaia.Interrupt()
@@ -119,11 +125,13 @@ class _Running:
         while not self._ended.is_set():
             try:
                 self._ended.wait(LOOK_EVERY_S)
+                flush()
             except KeyboardInterrupt as first:
                 if interruption is not None:
                     raise
                 interruption = first
                 self._interrupt.set()
+        flush()
         return *self._result, interruption
 
 

@@ -6,6 +6,7 @@
 mod buffer;
 mod exchange;
 mod interrupt;
+mod log;
 mod parts;
 mod program;
 mod scripts;
@@ -30,6 +31,12 @@ mod _gaia {
     use super::Exchange;
     #[pymodule_export]
     use super::Interrupt;
+    #[pymodule_export]
+    use super::log::log_from;
+    #[pymodule_export]
+    use super::log::log_take;
+    #[pymodule_export]
+    use super::log::log_wait;
     #[pymodule_export]
     use super::place;
     #[pymodule_export]

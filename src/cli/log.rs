@@ -1,17 +1,18 @@
 //! The log: which events are written to standard error, and how.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::sync::OnceLock;
 
 use clap::ValueEnum;
-use tracing::{Event, Subscriber};
-use tracing_subscriber::Layer;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, reload};
 
 use super::VerbosityFlags;
 
@@ -54,6 +55,84 @@ pub(super) fn open_log(flags: &VerbosityFlags, colour: bool) -> Result<(), Strin
     let _already_set = tracing_subscriber::registry().with(log.with_filter(filter)).try_init();
 
     opened
+}
+
+/// The log of a program that is more than this command line, which takes the events of its runs itself.
+pub struct Log {
+    /// The filter, unless `GAIA_LOG` is the filter.
+    filter: Option<reload::Handle<Targets, Registry>>,
+}
+
+/// An event for a [`Log`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    /// How serious it is.
+    pub level: Level,
+    /// Where it comes from: the module, such as `gaia_driver::real`.
+    pub target: String,
+    /// What is said, with the fields of the event.
+    pub text: String,
+}
+
+impl Log {
+    /// Hands the events that `GAIA_LOG` selects to `sink`; where it is not set, warnings, until [`Log::set_level`] selects
+    /// others. `sink` is called by any thread of a run and must not wait. A process that calls this twice keeps its first log.
+    ///
+    /// # Errors
+    /// If `GAIA_LOG` is not a filter.
+    pub fn open(sink: impl Fn(LogRecord) + Send + Sync + 'static) -> Result<Self, String> {
+        let wanted = std::env::var_os(LOG).map(|wanted| wanted.to_string_lossy().into_owned());
+        let filter = match &wanted {
+            Some(wanted) => wanted.parse().map_err(|error| complaint(wanted, &error))?,
+            None => Targets::new().with_default(LevelFilter::WARN),
+        };
+        let (filter, handle) = reload::Layer::new(filter);
+        let subscriber = tracing_subscriber::registry().with(Bridge(sink).with_filter(filter));
+        let _already_set = subscriber.try_init();
+
+        Ok(Self { filter: wanted.is_none().then_some(handle) })
+    }
+
+    /// Selects the events of this level and those that are more serious, or none. Has no effect where `GAIA_LOG` is set.
+    pub fn set_level(&self, level: Option<Level>) {
+        if let Some(filter) = &self.filter {
+            let level = level.map_or(LevelFilter::OFF, LevelFilter::from_level);
+            // The filter is gone where the process has another log.
+            let _gone = filter.reload(Targets::new().with_default(level));
+        }
+    }
+}
+
+/// Makes records of events.
+struct Bridge<F>(F);
+
+impl<F: Fn(LogRecord) + Send + Sync + 'static> Layer<Registry> for Bridge<F> {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, Registry>) {
+        let mut text = EventText::default();
+        event.record(&mut text);
+        let EventText { mut message, fields } = text;
+        message.push_str(&fields);
+        let metadata = event.metadata();
+        let (level, target) = (*metadata.level(), metadata.target().into());
+        (self.0)(LogRecord { level, target, text: message });
+    }
+}
+
+/// The text of an event: its message, and ` name=value` for each of its other fields.
+#[derive(Default)]
+struct EventText {
+    message: String,
+    fields: String,
+}
+
+impl Visit for EventText {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string cannot fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
 }
 
 fn complaint(wanted: &str, error: &ParseError) -> String {
@@ -126,6 +205,30 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_record_has_the_level_the_target_and_the_fields_of_its_event() {
+        let records = Arc::new(Mutex::new(Vec::new()));
+        let kept = records.clone();
+        let (filter, handle) = reload::Layer::new(Targets::new().with_default(LevelFilter::WARN));
+        let bridge = Bridge(move |record| kept.lock().unwrap().push(record)).with_filter(filter);
+        let log = Log { filter: Some(handle) };
+        let said = || {
+            tracing::warn!(target: "gaia_driver::real", at = 3, node = "tokyo", "it is lost");
+            tracing::debug!("in detail");
+            let taken: Vec<LogRecord> = std::mem::take(&mut records.lock().unwrap());
+            taken
+        };
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(bridge), || {
+            let text = "it is lost at=3 node=\"tokyo\"".to_owned();
+            let target = "gaia_driver::real".to_owned();
+            assert_eq!(said(), [LogRecord { level: Level::WARN, target, text }]);
+            log.set_level(Some(Level::DEBUG));
+            assert_eq!(said().len(), 2);
+            log.set_level(None);
+            assert_eq!(said(), []);
+        });
     }
 
     #[test]

@@ -36,8 +36,10 @@ use gaia_paper::Section;
 
 pub(crate) use failure::Failure;
 pub(crate) use log::LogFormat;
+pub use log::{Log, LogRecord};
 pub(crate) use node::{NodeFlags, PlaceFlags};
 pub(crate) use terminal::Terminal;
+pub use tracing::Level;
 
 /// Train one model over data that stays in many data centers.
 #[derive(Debug, Parser)]
@@ -311,7 +313,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, applications: &dyn App
 }
 
 /// As [`run`], for a program that is more than this command line: what went wrong is returned instead of shown, and logs
-/// are left to the caller.
+/// are left to the caller, who may open a [`Log`].
 ///
 /// # Errors
 /// If a verb fails, with the exit code and the text that [`run`] shows.

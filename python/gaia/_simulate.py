@@ -16,6 +16,7 @@ from gaia._errors import GaiaError
 from gaia._log import flush, follow
 from gaia._program import PROGRAM
 from gaia._scripts import Scripts
+from gaia._shown import NotebookLine, in_notebook
 
 #: What is run where no run file is named: ASP over three regions of EC2.
 DEFAULT_RUN = """
@@ -63,7 +64,8 @@ def simulate(
         set: Settings that replace those of the run file, such as ``{"stop.clocks": 20, "sync.remote.model": "bsp"}``.
         out: The directory of the run. By default a new temporary one, which is kept.
         driver: ``simulated``: in virtual time, and the same run gives the same figures. ``emulated``: over QUIC, in real time.
-        quiet: Whether nothing is shown on standard error.
+        quiet: Whether no progress is shown. A notebook shows one line that changes in place, a terminal what ``gaia train``
+            shows, and anything else a plain line a second, both on standard error.
 
     Raises:
         GaiaError: The run file is wrong, or the run has failed. The first exception of ``main`` is raised as it is.
@@ -79,7 +81,8 @@ def simulate(
     arguments = ["gaia", "train", str(run), "--driver", driver, "--out", str(directory)]
     for key, value in settings.items():
         arguments += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
-    if quiet:
+    line = NotebookLine(directory) if not quiet and in_notebook() else None
+    if quiet or line is not None:
         arguments.append("--quiet")
     scripts = Scripts(main)
     try:
@@ -87,18 +90,24 @@ def simulate(
     except ValueError as error:
         raise GaiaError(str(error), 2) from None
 
-    code, text, interruption = _Running(arguments, scripts).wait()
-    for failure in scripts.failures[:1]:
-        raise failure
-    if interruption is not None:
-        raise interruption
-    if text is not None:
-        raise GaiaError(text, code)
-    return Result(json.loads((directory / "summary.json").read_text()), directory)
+    summary = None
+    try:
+        code, text, interruption = _Running(arguments, scripts).wait(line)
+        for failure in scripts.failures[:1]:
+            raise failure
+        if interruption is not None:
+            raise interruption
+        if text is not None:
+            raise GaiaError(text, code)
+        summary = json.loads((directory / "summary.json").read_text())
+    finally:
+        if line is not None:
+            line.end(summary)
+    return Result(summary, directory)
 
 
 class _Running:
-    """A run in a thread of its own. The thread that waits for it hands on what it logs, and hears Ctrl-C."""
+    """A run in a thread of its own. The thread that waits for it hands on what it logs, shows how it goes, and hears Ctrl-C."""
 
     def __init__(self, arguments: Sequence[str], scripts: Scripts) -> None:
         self._interrupt = _gaia.Interrupt()
@@ -115,7 +124,7 @@ class _Running:
         finally:
             self._ended.set()
 
-    def wait(self) -> tuple[int, str | None, KeyboardInterrupt | None]:
+    def wait(self, line: NotebookLine | None) -> tuple[int, str | None, KeyboardInterrupt | None]:
         """Waits for the end of the run: its exit code, what went wrong, and the interrupt that has ended it in order.
 
         Raises:
@@ -126,6 +135,8 @@ class _Running:
             try:
                 self._ended.wait(LOOK_EVERY_S)
                 flush()
+                if line is not None:
+                    line.update()
             except KeyboardInterrupt as first:
                 if interruption is not None:
                     raise

@@ -1,10 +1,24 @@
 from collections.abc import Callable, Sequence
 from os import PathLike
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, final
+
+__all__ = [
+    "VERSION",
+    "Exchange",
+    "Interrupt",
+    "log_from",
+    "log_take",
+    "log_wait",
+    "place",
+    "run",
+    "try_run",
+    "write_tensors",
+]
 
 VERSION: str
 
+@final
 class Exchange:
     @property
     def rank(self) -> int: ...
@@ -32,15 +46,16 @@ class Exchange:
     def end(self) -> None: ...
     def fail(self, reason: str) -> None: ...
 
+@final
 class Interrupt:
     def __new__(cls) -> Interrupt: ...
     def set(self) -> None: ...
 
-Start = Callable[[Exchange, str | None, int], None]
+_Start = Callable[[Exchange, str | None, int], None]
 
-def run(arguments: Sequence[str], start: Start, program: Sequence[str]) -> int: ...
+def run(arguments: Sequence[str], start: _Start, program: Sequence[str]) -> int: ...
 def try_run(
-    arguments: Sequence[str], start: Start, program: Sequence[str], interrupt: Interrupt | None = None
+    arguments: Sequence[str], start: _Start, program: Sequence[str], interrupt: Interrupt | None = None
 ) -> tuple[int, str | None]: ...
 def log_from(level: int) -> None: ...
 def log_wait(seconds: float) -> None: ...

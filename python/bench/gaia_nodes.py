@@ -1,0 +1,58 @@
+"""The nodes of a Gaia run over real sockets: the coordinator, and in each data center one process that is worker and server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from processes import Failed, Processes, free_port
+
+
+@dataclass(frozen=True)
+class Region:
+    """Where the processes of a data center run."""
+
+    name: str
+    address: str
+    #: What a command is preceded by to run there.
+    enter: tuple[str, ...] = ()
+
+
+LOOPBACK = (Region("east", "127.0.0.1"), Region("west", "127.0.0.1"))
+
+
+def write_run_file(folder: Path, regions: Sequence[Region], settings: str, bandwidth: str, rtt: str) -> Path:
+    """Writes the run file of a script over these regions. ``settings`` are more lines of it, before its tables."""
+    addresses = {region: f"{region.address}:{free_port()}" for region in regions}
+    centers = "".join(
+        f'[[topology.data_center]]\nname = "{region.name}"\nserver_addresses = ["{addresses[region]}"]\n' for region in regions
+    )
+    path = folder / "run.toml"
+    path.write_text(
+        f'name = "bench"\ndriver = "real"\napp.kind = "external"\n{settings}\n'
+        f'[topology]\nname = "bench"\ncoordinator_address = "{regions[0].address}:{free_port()}"\n'
+        f'defaults = {{ servers = 1, workers = 1 }}\nwan = {{ bandwidth = "{bandwidth}", rtt = "{rtt}" }}\n{centers}'
+    )
+    issued = subprocess.run(
+        [sys.executable, "-m", "gaia", "certs", "init", path, "--out", "certs"], cwd=folder, capture_output=True, text=True
+    )
+    if issued.returncode != 0:
+        raise Failed(f"gaia certs init: {issued.stderr}")
+    return path
+
+
+def start(
+    processes: Processes, regions: Sequence[Region], run: Path, script: Path, *, with_state: bool = False, **variables: object
+) -> list[str]:
+    """Starts all nodes of a run, and returns the names of the processes that train."""
+    coordinator = [sys.executable, "-m", "gaia", "node", run, "--script", script, "--coordinator", "--out", "out", "--quiet"]
+    processes.start("coordinator", [*regions[0].enter, *coordinator], **variables)
+    for region in regions:
+        place = {"GAIA_RUN": run, "GAIA_DC": region.name, "GAIA_CERTS": processes.folder / "certs"}
+        if with_state:
+            place["GAIA_STATE"] = processes.folder / f"state-{region.name}"
+        processes.start(region.name, [*region.enter, sys.executable, script], **place, **variables, BENCH_NAME=region.name)
+    return [region.name for region in regions]

@@ -1,0 +1,70 @@
+"""Processes of a measurement: started together, waited for, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class Failed(Exception):
+    """A process of a measurement has failed. The message has the end of what it wrote."""
+
+
+class Processes:
+    """A context: all processes that were started in it have ended after it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._started: list[tuple[str, subprocess.Popen[bytes]]] = []
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _, process in self._started:
+            process.kill()
+            process.wait()
+
+    def start(self, name: str, command: Sequence[object], **variables: object) -> subprocess.Popen[bytes]:
+        """Starts a command whose environment has these variables as well. What it writes goes to a file of its name."""
+        environment = {**os.environ, **{key: str(value) for key, value in variables.items()}}
+        with open(self.folder / f"{name}.log", "wb") as log:
+            process = subprocess.Popen(
+                [str(word) for word in command], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._started.append((name, process))
+        return process
+
+    def wait(self, seconds: float, names: Sequence[str] | None = None) -> None:
+        """Waits until these processes have ended, by default all.
+
+        Raises:
+            Failed: One has ended with an error, or they take longer than this.
+        """
+        until = time.monotonic() + seconds
+        waiting = [(name, process) for name, process in self._started if names is None or name in names]
+        while waiting:
+            for name, process in waiting:
+                code = process.poll()
+                if code not in (None, 0):
+                    raise Failed(f"{name} has ended with code {code}:\n{self.said(name)}")
+            waiting = [(name, process) for name, process in waiting if process.poll() is None]
+            if waiting and time.monotonic() > until:
+                raise Failed(f"{waiting[0][0]} has not ended in {seconds:.0f} s:\n{self.said(waiting[0][0])}")
+            time.sleep(0.02)
+
+    def said(self, name: str) -> str:
+        """The end of what a process has written."""
+        text = (self.folder / f"{name}.log").read_text(errors="replace")
+        return "\n".join(text.splitlines()[-12:])
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

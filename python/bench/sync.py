@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""What a synchronisation costs: processor time and memory of a process, beside those of the plain script.
+
+    python/bench/sync.py [--parameters 1e6,1e7] [--systems asp,bsp] [--peers] [--runs 3] [--check] [--json]
+
+Two processes train at the same time, each a data center with its worker and its server in one process, over QUIC and TLS on
+loopback. Every step changes every parameter. All figures are differences to the same script without Gaia, and ratios to one
+pass over the parameters, which is measured beside them. ``README.md`` says more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaia_nodes import LOOPBACK, start, write_run_file
+from processes import Failed, Processes, free_port
+
+STEPS = Path(__file__).with_name("steps.py").resolve()
+EVERY = 16
+
+#: What a real run believes of its link: ASP fills it. Loopback itself is not shaped.
+LINK = {"bandwidth": "1 Gbit/s", "rtt": "1 ms"}
+
+ASP = 'sync.remote = { model = "asp", function = "progress", threshold = 0.1 }'
+BSP = 'sync.remote = { model = "bsp" }'
+LOCAL_STEPS = f'sync.remote = {{ model = "local-steps", steps = {EVERY} }}'
+
+ONE = """
+name = "one"
+driver = "simulated"
+app.kind = "external"
+stop.clocks = 1000000
+evaluate.every = 1000000
+topology = { name = "one", data_center = [{ name = "only", servers = 1, workers = 1 }], wan = {} }
+"""
+
+
+@dataclass(frozen=True)
+class System:
+    """What is measured."""
+
+    name: str
+    title: str
+    measure: Callable[[Measuring], list[dict[str, float]]]
+    #: The most that ``--check`` allows, in passes over the parameters, where there are enough of them.
+    passes_max: float | None = None
+    #: What its figures are differences to.
+    beside: str | None = "plain"
+    is_peer: bool = False
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """One measurement."""
+
+    parameters: int
+    steps: int
+    folder: Path
+
+    def variables(self, system: str, steps_per_clock: int = 1) -> dict[str, object]:
+        """The environment of ``steps.py``."""
+        counts = {"BENCH_WARM_UP": EVERY, "BENCH_STEPS": self.steps, "BENCH_AFTER": EVERY}
+        shape = {"BENCH_PARAMETERS": self.parameters, "BENCH_STEPS_PER_CLOCK": steps_per_clock}
+        return {"BENCH_SYSTEM": system, "OMP_NUM_THREADS": 1, **counts, **shape}
+
+    def results(self, names: list[str]) -> list[dict[str, float]]:
+        """What the processes of these names have measured."""
+        return [json.loads((self.folder / f"{name}.json").read_text()) for name in names]
+
+
+def pair(system: str) -> Callable[[Measuring], list[dict[str, float]]]:
+    """Two processes of a system that needs no others."""
+
+    def measure(measuring: Measuring) -> list[dict[str, float]]:
+        port, names = free_port(), ["east", "west"]
+        with Processes(measuring.folder) as processes:
+            for rank, name in enumerate(names):
+                group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "WORLD_SIZE": 2}
+                variables = {"BENCH_NAME": name, "BENCH_RANK": rank, "GLOO_SOCKET_IFNAME": "lo", **measuring.variables(system)}
+                processes.start(name, [sys.executable, STEPS], **group, **variables)
+            processes.wait(SECONDS_MAX)
+        return measuring.results(names)
+
+    return measure
+
+
+def torchft(algorithm: str) -> Callable[[Measuring], list[dict[str, float]]]:
+    """Two processes of torchft, and its lighthouse."""
+
+    def measure(measuring: Measuring) -> list[dict[str, float]]:
+        port, names = free_port(), ["east", "west"]
+        lighthouse = [Path(sys.executable).with_name("torchft_lighthouse"), "--min_replicas", 2, "--join_timeout_ms", 10_000]
+        with Processes(measuring.folder) as processes:
+            processes.start("lighthouse", [*lighthouse, "--bind", f"127.0.0.1:{port}"])
+            for rank, name in enumerate(names):
+                variables = {"BENCH_NAME": name, "BENCH_RANK": rank, "TORCHFT_LIGHTHOUSE": f"http://127.0.0.1:{port}"}
+                processes.start(name, [sys.executable, STEPS], **variables, **measuring.variables(f"torchft-{algorithm}"))
+            processes.wait(SECONDS_MAX, names)
+        return measuring.results(names)
+
+    return measure
+
+
+def real(remote: str, steps_per_clock: int = 1, with_state: bool = False) -> Callable[[Measuring], list[dict[str, float]]]:
+    """Two data centers, and the coordinator."""
+
+    def measure(measuring: Measuring) -> list[dict[str, float]]:
+        settings = f"{remote}\nstop.clocks = 1000000\nevaluate.every = 1000000"
+        run = write_run_file(measuring.folder, LOOPBACK, settings, **LINK)
+        with Processes(measuring.folder) as processes:
+            variables = measuring.variables("gaia", steps_per_clock)
+            names = start(processes, LOOPBACK, run, STEPS, with_state=with_state, **variables)
+            processes.wait(SECONDS_MAX)
+        return measuring.results(names)
+
+    return measure
+
+
+def one_data_center(remote: str) -> Callable[[Measuring], list[dict[str, float]]]:
+    """A worker and a server that are threads of one process. Nothing is sent."""
+
+    def measure(measuring: Measuring) -> list[dict[str, float]]:
+        run = measuring.folder / "one.toml"
+        run.write_text(f"{remote}\n{ONE}")
+        with Processes(measuring.folder) as processes:
+            command = [sys.executable, "-m", "gaia", "train", run, "--script", STEPS, "--out", "out", "--quiet"]
+            processes.start("alone", command, **measuring.variables("gaia"))
+            processes.wait(SECONDS_MAX)
+        return measuring.results(["alone"])
+
+    return measure
+
+
+SYSTEMS = (
+    System("pass", "one pass over the parameters", pair("pass"), beside=None),
+    System("plain", "the plain script", pair("gaia"), beside=None),
+    System("one-bsp", "one data center, bsp: the binding and the core", one_data_center(BSP), passes_max=1.4),
+    System("one-asp", "one data center, asp", one_data_center(ASP)),
+    System("bsp", "two data centers, bsp", real(BSP), passes_max=6.8),
+    System("asp", "two data centers, asp", real(ASP), passes_max=6.8),
+    System("local-steps", f"two data centers, local-steps, {EVERY} clocks a round", real(LOCAL_STEPS)),
+    System("asp-16", f"two data centers, asp, steps_per_clock={EVERY}", real(ASP, EVERY), passes_max=0.73),
+    System("bsp-16", f"two data centers, bsp, steps_per_clock={EVERY}", real(BSP, EVERY), passes_max=0.73),
+    System("bsp-state", "two data centers, bsp, GAIA_STATE", real(BSP, with_state=True)),
+    System("asp-state", "two data centers, asp, GAIA_STATE", real(ASP, with_state=True)),
+    System("gloo", "PyTorch, gloo all-reduce", pair("gloo"), is_peer=True),
+    System("torchft-local-sgd", "torchft LocalSGD, sync_every=1", torchft("local-sgd"), is_peer=True),
+    System("torchft-diloco", "torchft DiLoCo, sync_every=1", torchft("diloco"), is_peer=True),
+)
+
+#: The longest that a measurement may take.
+SECONDS_MAX = 900.0
+#: Targets are those of large models: below this, what does not depend on the parameters is most of a clock.
+CHECKED_FROM = 10_000_000
+#: What a parameter may take in a process, so that a machine with less memory leaves a measurement out.
+BYTES_PER_PARAMETER = 80
+
+
+def main() -> int:
+    arguments = parsed()
+    chosen = [system for system in SYSTEMS if is_chosen(system, arguments)]
+    lines = [line for count in arguments.parameters for line in measured(count, chosen, arguments)]
+    if arguments.json:
+        for line in lines:
+            print(json.dumps({key: line[key] for key in ("name", "value", "unit", "reference", "ratio", "runs")}))
+    failed = [line for line in lines if line.get("passes_max") is not None and line["ratio"] > line["passes_max"]]
+    for line in failed if arguments.check else []:
+        print(f"{line['name']}: {line['ratio']:.2f} passes over the parameters, expected at most {line['passes_max']}", file=sys.stderr)
+    return 1 if arguments.check and failed else 0
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="What a synchronisation costs.")
+    count = lambda text: [int(float(one)) // 1000 * 1000 for one in text.split(",")]  # noqa: E731
+    parser.add_argument("--parameters", type=count, default="1e6,1e7", help="numbers of parameters [default: 1e6,1e7]")
+    parser.add_argument("--systems", type=lambda text: text.split(","), help="names of systems [default: all that are installed]")
+    parser.add_argument("--peers", action="store_true", help="measure PyTorch's gloo and torchft as well")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each system, in turn [default: 3]")
+    parser.add_argument("--steps", type=int, default=3 * EVERY, help=f"steps that are measured, a multiple of {EVERY}")
+    parser.add_argument("--check", action="store_true", help="end with 1 where a system takes more passes than its target")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each figure, after the table")
+    arguments = parser.parse_args()
+    if isinstance(arguments.parameters, str):
+        arguments.parameters = count(arguments.parameters)
+    unknown = set(arguments.systems or ()) - {system.name for system in SYSTEMS}
+    if unknown:
+        parser.error(f"unknown systems {sorted(unknown)}, expected some of {[system.name for system in SYSTEMS]}")
+    return arguments
+
+
+def is_chosen(system: System, arguments: argparse.Namespace) -> bool:
+    if system.beside is None:
+        return True
+    if arguments.systems is not None:
+        return system.name in arguments.systems
+    return arguments.peers or not system.is_peer
+
+
+def measured(parameters: int, systems: list[System], arguments: argparse.Namespace) -> list[dict[str, object]]:
+    """Measures all systems in turn, as often as asked, and prints them as a table. Returns a line for each figure."""
+    if (needed := 3 * BYTES_PER_PARAMETER * parameters) > available_bytes():
+        print(f"{parameters:,} parameters: skipped, {needed / 1e9:.0f} GB of memory are needed")
+        return []
+    runs: dict[str, list[list[dict[str, float]]]] = {system.name: [] for system in systems}
+    for _ in range(arguments.runs):
+        for system in systems:
+            with tempfile.TemporaryDirectory(prefix="gaia-bench-") as folder:
+                try:
+                    runs[system.name].append(system.measure(Measuring(parameters, arguments.steps, Path(folder))))
+                except (Failed, FileNotFoundError) as failure:
+                    print(f"{system.name}: left out, {failure}", file=sys.stderr)
+    lines = [line for system in systems for line in figures(system, runs, parameters)]
+    show(parameters, lines)
+    return lines
+
+
+def figures(system: System, runs: dict[str, list[list[dict[str, float]]]], parameters: int) -> list[dict[str, object]]:
+    """The processor time of a step and the memory, of one process, beyond those of the plain script."""
+    own, passes, plain = runs[system.name], values(runs["pass"], "cpu_ms"), runs["plain"]
+    if not own or not passes or not plain:
+        return []
+    reference = statistics.median(passes)
+    times, memory = values(own, "cpu_ms"), values(own, "peak_bytes")
+    if system.beside is not None:
+        times = [one - statistics.median(values(plain, "cpu_ms")) for one in times]
+        memory = [one - statistics.median(values(plain, "peak_bytes")) for one in memory]
+    memory = [one / parameters for one in memory]
+    size = f"{parameters / 1e6:g}M"
+    title = {"title": system.title}
+    passes_max = system.passes_max if parameters >= CHECKED_FROM else None
+    time = line(f"sync/{system.name}/{size}", times, "ms", reference) | title | {"passes_max": passes_max}
+    wall = line(f"wall/{system.name}/{size}", values(own, "wall_ms"), "ms", reference) | title
+    return [time, wall, line(f"memory/{system.name}/{size}", memory, "bytes/parameter", 4.0) | title]
+
+
+def values(runs: list[list[dict[str, float]]], key: str) -> list[float]:
+    """A figure of each run: the mean of its processes."""
+    return [statistics.mean(one[key] for one in run) for run in runs]
+
+
+def line(name: str, runs: list[float], unit: str, reference: float) -> dict[str, object]:
+    value = statistics.median(runs)
+    rounded = [round(one, 3) for one in runs]
+    found = {"name": name, "value": round(value, 3), "unit": unit, "reference": round(reference, 3)}
+    return found | {"ratio": round(value / reference, 3), "runs": rounded}
+
+
+def show(parameters: int, lines: list[dict[str, object]]) -> None:
+    print(f"\n{parameters:,} parameters, a process and step; {load()}")
+    print(f"{'':52} {'cpu ms':>8} {'min':>8} {'max':>8} {'passes':>7} {'target':>7} {'wall ms':>8} {'bytes/par.':>10}")
+    for time, wall, memory in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
+        runs, target = time["runs"], time["passes_max"]
+        assert isinstance(runs, list)
+        words = f"{time['value']:8.2f} {min(runs):8.2f} {max(runs):8.2f} {time['ratio']:7.2f} {'' if target is None else target:>7}"
+        print(f"{time['title']:52} {words} {wall['value']:8.1f} {memory['value']:10.1f}")
+    print(flush=True)
+
+
+def available_bytes() -> float:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return float("inf")
+    return next(float(one.split()[1]) * 1024 for one in lines if one.startswith("MemAvailable:"))
+
+
+def load() -> str:
+    return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

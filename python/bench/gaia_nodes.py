@@ -34,7 +34,7 @@ def write_run_file(folder: Path, regions: Sequence[Region], settings: str, bandw
     path.write_text(
         f'name = "bench"\ndriver = "real"\napp.kind = "external"\n{settings}\n'
         f'[topology]\nname = "bench"\ncoordinator_address = "{regions[0].address}:{free_port()}"\n'
-        f'defaults = {{ servers = 1, workers = 1 }}\nwan = {{ bandwidth = "{bandwidth}", rtt = "{rtt}" }}\n{centers}'
+        f'defaults = {{ servers = 1, workers = 1, colocated = true }}\nwan = {{ bandwidth = "{bandwidth}", rtt = "{rtt}" }}\n{centers}'
     )
     issued = subprocess.run(
         [sys.executable, "-m", "gaia", "certs", "init", path, "--out", "certs"], cwd=folder, capture_output=True, text=True

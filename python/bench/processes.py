@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -24,9 +26,11 @@ class Processes:
     def __enter__(self) -> Processes:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        for _, process in self._started:
-            process.kill()
+    def __exit__(self, *_exception: object) -> None:
+        for _name, process in self._started:
+            # With the processes that it has started itself.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def start(self, name: str, command: Sequence[object], **variables: object) -> subprocess.Popen[bytes]:
@@ -34,7 +38,13 @@ class Processes:
         environment = {**os.environ, **{key: str(value) for key, value in variables.items()}}
         with open(self.folder / f"{name}.log", "wb") as log:
             process = subprocess.Popen(
-                [str(word) for word in command], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [str(word) for word in command],
+                cwd=self.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         self._started.append((name, process))
         return process
@@ -46,16 +56,27 @@ class Processes:
             Failed: One has ended with an error, or they take longer than this.
         """
         until = time.monotonic() + seconds
-        waiting = [(name, process) for name, process in self._started if names is None or name in names]
-        while waiting:
-            for name, process in waiting:
-                code = process.poll()
-                if code not in (None, 0):
-                    raise Failed(f"{name} has ended with code {code}:\n{self.said(name)}")
-            waiting = [(name, process) for name, process in waiting if process.poll() is None]
-            if waiting and time.monotonic() > until:
-                raise Failed(f"{waiting[0][0]} has not ended in {seconds:.0f} s:\n{self.said(waiting[0][0])}")
+        while waiting := self.running(names):
+            if time.monotonic() > until:
+                raise Failed(f"{waiting[0]} has not ended in {seconds:.0f} s:\n{self.said(waiting[0])}")
             time.sleep(0.02)
+
+    def running(self, names: Sequence[str] | None = None) -> list[str]:
+        """Which of these processes have not ended, by default of all.
+
+        Raises:
+            Failed: One has ended with an error.
+        """
+        running = []
+        for name, process in self._started:
+            if names is not None and name not in names:
+                continue
+            code = process.poll()
+            if code is None:
+                running.append(name)
+            elif code != 0:
+                raise Failed(f"{name} has ended with code {code}:\n{self.said(name)}")
+        return running
 
     def said(self, name: str) -> str:
         """The end of what a process has written."""

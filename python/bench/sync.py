@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gaia_nodes import LOOPBACK, start, write_run_file
 from processes import Failed, Processes, free_port
@@ -49,7 +50,7 @@ class System:
 
     name: str
     title: str
-    measure: Callable[[Measuring], list[dict[str, float]]]
+    measure: Measure
     #: The most that ``--check`` allows, in passes over the parameters, where there are enough of them.
     passes_max: float | None = None
     #: What its figures are differences to.
@@ -65,7 +66,7 @@ class Measuring:
     steps: int
     folder: Path
 
-    def variables(self, system: str, steps_per_clock: int = 1) -> dict[str, object]:
+    def variables(self, system: str, steps_per_clock: int = 1) -> dict[str, Any]:
         """The environment of ``steps.py``."""
         counts = {"BENCH_WARM_UP": EVERY, "BENCH_STEPS": self.steps, "BENCH_AFTER": EVERY}
         shape = {"BENCH_PARAMETERS": self.parameters, "BENCH_STEPS_PER_CLOCK": steps_per_clock}
@@ -76,7 +77,10 @@ class Measuring:
         return [json.loads((self.folder / f"{name}.json").read_text()) for name in names]
 
 
-def pair(system: str) -> Callable[[Measuring], list[dict[str, float]]]:
+Measure = Callable[[Measuring], list[dict[str, float]]]
+
+
+def pair(system: str) -> Measure:
     """Two processes of a system that needs no others."""
 
     def measure(measuring: Measuring) -> list[dict[str, float]]:
@@ -92,7 +96,7 @@ def pair(system: str) -> Callable[[Measuring], list[dict[str, float]]]:
     return measure
 
 
-def torchft(algorithm: str) -> Callable[[Measuring], list[dict[str, float]]]:
+def torchft(algorithm: str) -> Measure:
     """Two processes of torchft, and its lighthouse."""
 
     def measure(measuring: Measuring) -> list[dict[str, float]]:
@@ -109,7 +113,7 @@ def torchft(algorithm: str) -> Callable[[Measuring], list[dict[str, float]]]:
     return measure
 
 
-def real(remote: str, steps_per_clock: int = 1, with_state: bool = False) -> Callable[[Measuring], list[dict[str, float]]]:
+def real(remote: str, steps_per_clock: int = 1, with_state: bool = False) -> Measure:
     """Two data centers, and the coordinator."""
 
     def measure(measuring: Measuring) -> list[dict[str, float]]:
@@ -124,7 +128,7 @@ def real(remote: str, steps_per_clock: int = 1, with_state: bool = False) -> Cal
     return measure
 
 
-def one_data_center(remote: str) -> Callable[[Measuring], list[dict[str, float]]]:
+def one_data_center(remote: str) -> Measure:
     """A worker and a server that are threads of one process. Nothing is sent."""
 
     def measure(measuring: Measuring) -> list[dict[str, float]]:
@@ -179,8 +183,7 @@ def main() -> int:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="What a synchronisation costs.")
-    count = lambda text: [int(float(one)) // 1000 * 1000 for one in text.split(",")]  # noqa: E731
-    parser.add_argument("--parameters", type=count, default="1e6,1e7", help="numbers of parameters [default: 1e6,1e7]")
+    parser.add_argument("--parameters", type=counts, default=[1_000_000, 10_000_000], help="numbers of parameters [default: 1e6,1e7]")
     parser.add_argument("--systems", type=lambda text: text.split(","), help="names of systems [default: all that are installed]")
     parser.add_argument("--peers", action="store_true", help="measure PyTorch's gloo and torchft as well")
     parser.add_argument("--runs", type=int, default=3, help="runs of each system, in turn [default: 3]")
@@ -188,12 +191,15 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="end with 1 where a system takes more passes than its target")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each figure, after the table")
     arguments = parser.parse_args()
-    if isinstance(arguments.parameters, str):
-        arguments.parameters = count(arguments.parameters)
     unknown = set(arguments.systems or ()) - {system.name for system in SYSTEMS}
     if unknown:
         parser.error(f"unknown systems {sorted(unknown)}, expected some of {[system.name for system in SYSTEMS]}")
     return arguments
+
+
+def counts(text: str) -> list[int]:
+    """Numbers of parameters, such as 1e6,1e7: whole rows of 1,000."""
+    return [int(float(one)) // 1000 * 1000 for one in text.split(",")]
 
 
 def is_chosen(system: System, arguments: argparse.Namespace) -> bool:
@@ -204,7 +210,7 @@ def is_chosen(system: System, arguments: argparse.Namespace) -> bool:
     return arguments.peers or not system.is_peer
 
 
-def measured(parameters: int, systems: list[System], arguments: argparse.Namespace) -> list[dict[str, object]]:
+def measured(parameters: int, systems: list[System], arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Measures all systems in turn, as often as asked, and prints them as a table. Returns a line for each figure."""
     if (needed := 3 * BYTES_PER_PARAMETER * parameters) > available_bytes():
         print(f"{parameters:,} parameters: skipped, {needed / 1e9:.0f} GB of memory are needed")
@@ -222,7 +228,7 @@ def measured(parameters: int, systems: list[System], arguments: argparse.Namespa
     return lines
 
 
-def figures(system: System, runs: dict[str, list[list[dict[str, float]]]], parameters: int) -> list[dict[str, object]]:
+def figures(system: System, runs: dict[str, list[list[dict[str, float]]]], parameters: int) -> list[dict[str, Any]]:
     """The processor time of a step and the memory, of one process, beyond those of the plain script."""
     own, passes, plain = runs[system.name], values(runs["pass"], "cpu_ms"), runs["plain"]
     if not own or not passes or not plain:
@@ -246,19 +252,18 @@ def values(runs: list[list[dict[str, float]]], key: str) -> list[float]:
     return [statistics.mean(one[key] for one in run) for run in runs]
 
 
-def line(name: str, runs: list[float], unit: str, reference: float) -> dict[str, object]:
+def line(name: str, runs: list[float], unit: str, reference: float) -> dict[str, Any]:
     value = statistics.median(runs)
     rounded = [round(one, 3) for one in runs]
     found = {"name": name, "value": round(value, 3), "unit": unit, "reference": round(reference, 3)}
     return found | {"ratio": round(value / reference, 3), "runs": rounded}
 
 
-def show(parameters: int, lines: list[dict[str, object]]) -> None:
+def show(parameters: int, lines: list[dict[str, Any]]) -> None:
     print(f"\n{parameters:,} parameters, a process and step; {load()}")
     print(f"{'':52} {'cpu ms':>8} {'min':>8} {'max':>8} {'passes':>7} {'target':>7} {'wall ms':>8} {'bytes/par.':>10}")
     for time, wall, memory in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
         runs, target = time["runs"], time["passes_max"]
-        assert isinstance(runs, list)
         words = f"{time['value']:8.2f} {min(runs):8.2f} {max(runs):8.2f} {time['ratio']:7.2f} {'' if target is None else target:>7}"
         print(f"{time['title']:52} {words} {wall['value']:8.1f} {memory['value']:10.1f}")
     print(flush=True)

@@ -1,0 +1,124 @@
+"""What is trained over regions: digits of MNIST, and text. Each region has examples that the others lack."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+class Digits:
+    """Handwritten digits, of which each region has its own, and a perceptron 784-1024-512-10: 1.33 million parameters."""
+
+    batch = 128
+    metric, higher_is_better, target = "accuracy", True, 0.9
+    #: The digits of each region.
+    labels = (range(0, 4), range(4, 7), range(7, 10))
+
+    def __init__(self, rank: int, seed: int) -> None:
+        images, labels = idx("train-images-idx3-ubyte"), idx("train-labels-idx1-ubyte")
+        own = torch.isin(labels, torch.tensor(list(self.labels[rank])))
+        self._images, self._labels = images[own], labels[own].long()
+        held_out = slice(rank, 1500, 3)
+        self._held_out = pixels(idx("t10k-images-idx3-ubyte")[held_out]), idx("t10k-labels-idx1-ubyte")[held_out].long()
+        self._draws = torch.Generator().manual_seed(1000 * seed + rank)
+        torch.manual_seed(seed)
+        self.model = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 10))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02, momentum=0.9)
+
+    def batches(self) -> Iterator[Batch]:
+        """Batches without end, each of the region's own digits."""
+        while True:
+            at = torch.randint(len(self._labels), (self.batch,), generator=self._draws)
+            yield pixels(self._images[at]), self._labels[at]
+
+    def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        return cross_entropy(model(batch[0]), batch[1])
+
+    @torch.no_grad()
+    def judge(self, model: nn.Module) -> tuple[float, float, int]:
+        """The loss and the accuracy on a part of the held-out images, of all digits. No two regions have the same part."""
+        answers = model(self._held_out[0])
+        right = (answers.argmax(1) == self._held_out[1]).float().mean()
+        return cross_entropy(answers, self._held_out[1]).item(), right.item(), len(self._held_out[1])
+
+
+class Text:
+    """Sums such as `17+25=42`, and a transformer of two layers that continues them. The first number tells the region."""
+
+    batch = 16
+    metric, higher_is_better, target = "loss", False, 1.2
+    letters, length, width = "0123456789+=;", 32, 64
+
+    def __init__(self, rank: int, seed: int) -> None:
+        windows = self._text(1000 + rank, 40_000, rank).unfold(0, self.length + 1, 4)
+        self._windows = windows
+        self._held_out = self._text(7 + rank, 6_000, None).unfold(0, self.length + 1, self.length)
+        self._draws = torch.Generator().manual_seed(1000 * seed + rank)
+        torch.manual_seed(seed)
+        self.model = Transformer(len(self.letters), self.length, self.width)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+
+    def _text(self, seed: int, characters: int, rank: int | None) -> torch.Tensor:
+        draws, found = random.Random(seed), ""
+        while len(found) < characters:
+            a = draws.randrange(21) if rank is None else draws.randrange(7) * 3 + rank
+            b = draws.randrange(20)
+            found += f"{a}+{b}={a + b};"
+        return torch.tensor([self.letters.index(letter) for letter in found[:characters]])
+
+    def batches(self) -> Iterator[Batch]:
+        while True:
+            rows = self._windows[torch.randint(len(self._windows), (self.batch,), generator=self._draws)]
+            yield rows[:, :-1], rows[:, 1:]
+
+    def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        return cross_entropy(model(batch[0]).flatten(0, 1), batch[1].flatten())
+
+    @torch.no_grad()
+    def judge(self, model: nn.Module) -> tuple[float, float, int]:
+        loss = self.loss(model, (self._held_out[:, :-1], self._held_out[:, 1:])).item()
+        return loss, loss, self._held_out[:, 1:].numel()
+
+
+class Transformer(nn.Module):
+    def __init__(self, letters: int, length: int, width: int) -> None:
+        super().__init__()
+        self.letters, self.places = nn.Embedding(letters, width), nn.Embedding(length, width)
+        layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.answer = nn.Linear(width, letters)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(length), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.letters(x) + self.places.weight
+        answers: torch.Tensor = self.answer(self.layers(x, mask=self.mask, is_causal=True))
+        return answers
+
+
+TASKS: dict[str, type[Digits] | type[Text]] = {"digits": Digits, "text": Text}
+
+
+def idx(name: str) -> torch.Tensor:
+    """The numbers of an IDX file of bytes, plain or gzip."""
+    folder = Path(os.environ.get("GAIA_DATA_DIR", Path(__file__).parents[3] / "shared" / "data")) / "mnist"
+    plain = folder / name
+    data = plain.read_bytes() if plain.exists() else gzip.decompress((folder / f"{name}.gz").read_bytes())
+    kind, dimensions = data[2], data[3]
+    if data[:2] != b"\0\0" or kind != 8:
+        raise ValueError(f"{plain} begins with {data[:4]!r}, expected an IDX file of bytes")
+    shape = struct.unpack(f">{dimensions}I", data[4 : 4 + 4 * dimensions])
+    return torch.frombuffer(bytearray(data[4 + 4 * dimensions :]), dtype=torch.uint8).reshape(shape)
+
+
+def pixels(images: torch.Tensor) -> torch.Tensor:
+    return images.flatten(1).float() / 255.0

@@ -1,0 +1,194 @@
+"""A region's training with one of the systems: the script that ``regions.py`` starts in each region.
+
+After every ``EVERY`` steps it judges its copy of the model, and writes the time, what the region has sent, and what it found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from tasks import TASKS, Batch
+
+SYSTEM, TASK = os.environ["BENCH_SYSTEM"], os.environ["BENCH_TASK"]
+SEED, STEPS, EVERY = (int(os.environ[f"BENCH_{name}"]) for name in ("SEED", "STEPS", "EVERY"))
+#: Steps between two synchronisations of systems that have them.
+SYNC_EVERY = 8
+REGIONS = 3
+MINUTES = timedelta(minutes=5)
+
+
+class Log:
+    """What a region writes: a line for its first step, and one for each time it judges."""
+
+    def __init__(self) -> None:
+        self._file = open(f"{os.environ.get('BENCH_NAME', 'unnamed')}.jsonl", "w")  # noqa: SIM115
+
+    def write(self, **values: float) -> None:
+        print(json.dumps({"time": time.monotonic(), "sent_bytes": sent_bytes(), **values}), file=self._file, flush=True)
+
+
+def sent_bytes() -> int:
+    """What the region's network card has sent. 0 where there is none."""
+    counter = Path("/sys/class/net/eth0/statistics/tx_bytes")
+    return int(counter.read_text()) if counter.exists() else 0
+
+
+class Training:
+    """A task in one region, and the loop that all peers share."""
+
+    def __init__(self, rank: int) -> None:
+        self.task = TASKS[TASK](rank, SEED)
+        self.model: nn.Module = self.task.model
+        self.optimizer = self.task.optimizer
+        self.log = Log()
+
+    def batches(self) -> Iterator[Batch]:
+        """Batches, until all steps are done."""
+        for step, batch in zip(range(STEPS), self.task.batches(), strict=False):
+            if step == 0:
+                self.log.write(step=0)
+            yield batch
+
+    def step(self, batch: Batch) -> None:
+        self.optimizer.zero_grad()
+        self.task.loss(self.model, batch).backward()
+        self.optimizer.step()
+
+    def judge(self, step: int) -> tuple[float, float, int]:
+        loss, metric, examples = self.task.judge(self.model)
+        self.log.write(step=step, loss=loss, metric=metric, examples=examples)
+        return loss, metric, examples
+
+    def loop(self, after_step: Callable[[int], None] = lambda _: None) -> None:
+        for step, batch in enumerate(self.batches(), start=1):
+            self.step(batch)
+            after_step(step)
+            if step % EVERY == 0:
+                self.judge(step)
+
+
+def with_gaia() -> None:
+    import gaia
+
+    training = Training(gaia.rank())
+    task, clock = training.task, 0
+    judge = lambda _: training.judge(clock)  # noqa: E731
+    run = gaia.join(training.model, training.optimizer, evaluate=judge, metric=task.metric, higher_is_better=task.higher_is_better)
+    for batch in run(training.batches()):
+        clock += 1
+        training.step(batch)
+    run.end()
+
+
+def with_ddp(compress: bool) -> None:
+    from torch import distributed
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+    from torch.nn.parallel import DistributedDataParallel
+
+    distributed.init_process_group("gloo", timeout=MINUTES)
+    training = Training(distributed.get_rank())
+    model = DistributedDataParallel(training.model)
+    if compress:
+        model.register_comm_hook(None, fp16_compress_hook)
+    training.model = model
+    training.loop()
+    distributed.destroy_process_group()
+
+
+def with_torchft() -> None:
+    from torch.distributed import TCPStore
+    from torchft import Manager, ProcessGroupGloo
+    from torchft.local_sgd import DiLoCo
+
+    training, address = Training(int(os.environ["RANK"])), os.environ["BENCH_ADDRESS"]
+    store = TCPStore(address, 0, is_master=True, wait_for_workers=False)
+    outer = torch.optim.SGD(training.model.parameters(), lr=0.4, momentum=0.9, nesterov=True)
+    manager = Manager(
+        pg=ProcessGroupGloo(timeout=MINUTES),
+        load_state_dict=training.model.load_state_dict,
+        state_dict=training.model.state_dict,
+        min_replica_size=REGIONS,
+        use_async_quorum=False,
+        timeout=MINUTES,
+        quorum_timeout=MINUTES,
+        rank=0,
+        world_size=1,
+        store_addr=address,
+        store_port=store.port,
+        replica_id=f"region_{os.environ['RANK']}",
+        hostname=address,
+        init_sync=False,
+    )
+    with DiLoCo(manager, [training.model], training.optimizer, outer, sync_every=SYNC_EVERY):
+        training.loop()
+    manager.shutdown(wait=False)
+
+
+def with_hivemind() -> None:
+    """Means of the parameters in half precision. Steps of milliseconds are too short for ``hivemind.Optimizer``: see README.md."""
+    import hivemind
+    from hivemind.averaging import DecentralizedAverager
+
+    rank, address, welcome = int(os.environ["RANK"]), os.environ["BENCH_ADDRESS"], Path("welcome.txt")
+    training = Training(rank)
+    while rank > 0 and not welcome.exists():
+        time.sleep(0.1)
+    peers = welcome.read_text().split() if rank > 0 else []
+    dht = hivemind.DHT(initial_peers=peers, host_maddrs=[f"/ip4/{address}/tcp/29800"], start=True)
+    if rank == 0:
+        partly = Path("welcome.part")
+        partly.write_text("\n".join(str(one) for one in dht.get_visible_maddrs()))
+        partly.rename(welcome)
+    parameters = [one.detach() for one in training.model.parameters()]
+    averager = DecentralizedAverager(
+        [one.clone() for one in parameters],
+        dht,
+        start=True,
+        prefix="bench",
+        target_group_size=REGIONS,
+        min_group_size=REGIONS,
+        min_matchmaking_time=0.5,
+        request_timeout=0.4,
+        compression=hivemind.compression.Float16Compression(),
+    )
+
+    def average(step: int) -> None:
+        if step % SYNC_EVERY:
+            return
+        with averager.get_tensors() as averaged:
+            for tensor, own in zip(averaged, parameters, strict=True):
+                tensor.copy_(own)
+        averager.step(timeout=60)
+        with averager.get_tensors() as averaged:
+            for tensor, own in zip(averaged, parameters, strict=True):
+                own.copy_(tensor)
+
+    training.loop(average)
+    averager.shutdown()
+    dht.shutdown()
+
+
+def alone() -> None:
+    """Never synchronised: what the region's own examples can do."""
+    Training(int(os.environ["RANK"])).loop()
+
+
+SYSTEMS: dict[str, Callable[[], None]] = {
+    "gaia": with_gaia,
+    "ddp": lambda: with_ddp(False),
+    "ddp-fp16": lambda: with_ddp(True),
+    "torchft-diloco": with_torchft,
+    "hivemind": with_hivemind,
+    "alone": alone,
+}
+
+torch.set_num_threads(1)
+SYSTEMS[SYSTEM]()

@@ -26,15 +26,16 @@ LOOPBACK = (Region("east", "127.0.0.1"), Region("west", "127.0.0.1"))
 
 def write_run_file(folder: Path, regions: Sequence[Region], settings: str, bandwidth: str, rtt: str) -> Path:
     """Writes the run file of a script over these regions. ``settings`` are more lines of it, before its tables."""
-    addresses = {region: f"{region.address}:{free_port()}" for region in regions}
     centers = "".join(
-        f'[[topology.data_center]]\nname = "{region.name}"\nserver_addresses = ["{addresses[region]}"]\n' for region in regions
+        f'[[topology.data_center]]\nname = "{region.name}"\nserver_addresses = ["{region.address}:{free_port()}"]\n'
+        for region in regions
     )
     path = folder / "run.toml"
     path.write_text(
         f'name = "bench"\ndriver = "real"\napp.kind = "external"\n{settings}\n'
         f'[topology]\nname = "bench"\ncoordinator_address = "{regions[0].address}:{free_port()}"\n'
-        f'defaults = {{ servers = 1, workers = 1, colocated = true }}\nwan = {{ bandwidth = "{bandwidth}", rtt = "{rtt}" }}\n{centers}'
+        "defaults = { servers = 1, workers = 1, colocated = true }\n"
+        f'wan = {{ bandwidth = "{bandwidth}", rtt = "{rtt}" }}\n{centers}'
     )
     issued = subprocess.run(
         [sys.executable, "-m", "gaia", "certs", "init", path, "--out", "certs"], cwd=folder, capture_output=True, text=True

@@ -86,7 +86,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=2000, help="the most steps of a region [default: 2000]")
     parser.add_argument("--seconds", type=float, default=240.0, help="the longest that a run may train [default: 240]")
     parser.add_argument("--simulate", action="store_true", help="the same runs of Gaia with the simulated driver")
-    parser.add_argument("--step-ms", type=float, help="what a step takes in simulation [default: measured with three plain scripts]")
+    parser.add_argument("--step-ms", type=float, help="what a step takes in simulation [default: as three plain scripts take]")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each run, after the table")
     arguments = parser.parse_args()
     unknown = set(arguments.systems) - {*REMOTES, *PEERS}
@@ -199,9 +199,9 @@ def simulated(system: str, seed: int, arguments: argparse.Namespace) -> Reached:
         compute = f'compute = {{ model = "cost", examples_per_second = {rate:.1f} }}'
         text = f"{settings(system, seed, arguments)}\n{compute}"
         run = gaia_nodes.write_run_file(Path(folder), regions, text, **link(arguments))
-        command = [sys.executable, "-m", "gaia", "train", run, "--script", TRAIN, "--driver", "simulated", "--out", "out", "--quiet"]
+        command = [sys.executable, "-m", "gaia", "train", run, "--script", TRAIN, "--driver", "simulated"]
         with Processes(Path(folder)) as processes:
-            processes.start("simulated", command, **variables(system, seed, arguments))
+            processes.start("simulated", [*command, "--out", "out", "--quiet"], **variables(system, seed, arguments))
             while processes.running():
                 time.sleep(0.5)
                 reached = crossing(virtual(Path(folder) / "out" / "progress.jsonl"), arguments.task)

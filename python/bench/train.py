@@ -81,7 +81,8 @@ def with_gaia() -> None:
     training = Training(gaia.rank())
     task, clock = training.task, 0
     judge = lambda _: training.judge(clock)  # noqa: E731
-    run = gaia.join(training.model, training.optimizer, evaluate=judge, metric=task.metric, higher_is_better=task.higher_is_better)
+    named = {"metric": task.metric, "higher_is_better": task.higher_is_better}
+    run = gaia.join(training.model, training.optimizer, evaluate=judge, **named)
     for batch in run(training.batches()):
         clock += 1
         training.step(batch)
@@ -133,7 +134,7 @@ def with_torchft() -> None:
 
 
 def with_hivemind() -> None:
-    """Means of the parameters in half precision. Steps of milliseconds are too short for ``hivemind.Optimizer``: see README.md."""
+    """Means of the parameters in half precision. Steps of milliseconds are too short for ``hivemind.Optimizer``."""
     import hivemind
     from hivemind.averaging import DecentralizedAverager
 

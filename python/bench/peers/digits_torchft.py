@@ -1,4 +1,4 @@
-"""The image classifier of `examples/digits_plain.py` with DiLoCo of torchft 0.2. One torchrun starts each process, and one lighthouse all."""
+"""The image classifier of `examples/digits_plain.py` with DiLoCo of torchft 0.2. All processes meet at a lighthouse."""
 
 import os
 from datetime import timedelta

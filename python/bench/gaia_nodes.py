@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes import Failed, Processes, free_port
+from running import Failed, Processes, free_port
 
 
 @dataclass(frozen=True)

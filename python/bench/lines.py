@@ -62,7 +62,7 @@ SYSTEMS = (
         ("gaia certs init run.toml --out certs",),
         ("GAIA_CERTS=certs gaia node run.toml --script digits.py --coordinator",),
         "GAIA_CERTS=certs GAIA_RUN=run.toml GAIA_DC=ireland python digits.py",
-        BENCH / "peers" / "regions.toml",
+        EXAMPLES / "hosts.toml",
     ),
     System(
         "Gaia, simulated",

@@ -18,14 +18,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gaia_nodes
+from evaluations import Reached, crossing, evaluated, lines_of, virtual
 from gaia_nodes import Region
 from network import Network, NotAllowed
-from processes import Failed, Processes
+from running import Failed, Processes
 from tasks import TASKS
 
 TRAIN = Path(__file__).with_name("train.py").resolve()
@@ -41,17 +41,6 @@ REMOTES = {
     "local-steps-0": '{ model = "local-steps", steps = 8, overlap = 0, outer_momentum = 0.9 }',
 }
 PEERS = ("ddp", "ddp-fp16", "torchft-diloco", "hivemind", "alone")
-
-
-@dataclass(frozen=True)
-class Reached:
-    """Where a run has reached its target, or how far it has come."""
-
-    is_there: bool
-    step: int
-    seconds: float
-    sent_mb: float
-    metric: float
 
 
 def main() -> int:
@@ -117,6 +106,7 @@ def link(arguments: argparse.Namespace) -> dict[str, str]:
 
 def real(system: str, seed: int, arguments: argparse.Namespace) -> Reached:
     """A run over namespaces, which ends where it has reached the target."""
+    task = TASKS[arguments.task]
     with (
         tempfile.TemporaryDirectory(prefix="gaia-bench-") as folder,
         Network(NAMES, arguments.rate) as network,
@@ -132,7 +122,7 @@ def real(system: str, seed: int, arguments: argparse.Namespace) -> Reached:
         while True:
             time.sleep(0.2)
             evaluations = evaluated(Path(folder), names)
-            reached = crossing(evaluations, arguments.task)
+            reached = crossing(evaluations, task.target, task.higher_is_better)
             too_long = evaluations and evaluations[-1].seconds > arguments.seconds
             if reached.is_there or too_long or not processes.running(names):
                 return reached
@@ -152,45 +142,6 @@ def start_peers(processes: Processes, regions: Sequence[Region], system: str, en
     return [region.name for region in regions]
 
 
-def evaluated(folder: Path, names: Sequence[str]) -> list[Reached]:
-    """The evaluations that all regions have made, in order: their mean, when the last was done, and what a region has sent."""
-    logs = [lines_of(folder / f"{name}.jsonl") for name in names]
-    first_steps = [line["time"] for log in logs for line in log if "metric" not in line]
-    if len(first_steps) < len(names):
-        return []
-    by_step: dict[int, list[dict[str, float]]] = {}
-    for line in (line for log in logs for line in log if "metric" in line and line["step"] > 0):
-        by_step.setdefault(int(line["step"]), []).append(line)
-    began, found = min(first_steps), []
-    for step, lines in sorted(by_step.items()):
-        if len(lines) < len(names):
-            continue
-        examples = sum(line["examples"] for line in lines)
-        metric = sum(line["metric"] * line["examples"] for line in lines) / examples
-        sent = statistics.mean(line["sent_bytes"] for line in lines) / 1e6
-        found.append(Reached(False, step, max(line["time"] for line in lines) - began, sent, metric))
-    return found
-
-
-def lines_of(path: Path) -> list[dict[str, float]]:
-    """The whole lines of a file that a process may be writing to."""
-    if not path.exists():
-        return []
-    text = path.read_text()
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-
-
-def crossing(evaluations: Sequence[Reached], task: str) -> Reached:
-    """The first evaluation at which the mean of the last three has reached the target, or else the last."""
-    target, sign = TASKS[task].target, 1 if TASKS[task].higher_is_better else -1
-    for last in range(2, len(evaluations)):
-        mean = statistics.mean(one.metric for one in evaluations[last - 2 : last + 1])
-        if sign * mean >= sign * target:
-            one = evaluations[last]
-            return Reached(True, one.step, one.seconds, one.sent_mb, mean)
-    return evaluations[-1] if evaluations else Reached(False, 0, 0.0, 0.0, 0.0)
-
-
 def simulated(system: str, seed: int, arguments: argparse.Namespace) -> Reached:
     """The same run with the simulated driver, and links of the same bandwidths. A step is charged."""
     with tempfile.TemporaryDirectory(prefix="gaia-bench-") as folder:
@@ -200,20 +151,15 @@ def simulated(system: str, seed: int, arguments: argparse.Namespace) -> Reached:
         text = f"{settings(system, seed, arguments)}\n{compute}"
         run = gaia_nodes.write_run_file(Path(folder), regions, text, **link(arguments))
         command = [sys.executable, "-m", "gaia", "train", run, "--script", TRAIN, "--driver", "simulated"]
+        task, progress = TASKS[arguments.task], Path(folder) / "out" / "progress.jsonl"
         with Processes(Path(folder)) as processes:
             processes.start("simulated", [*command, "--out", "out", "--quiet"], **variables(system, seed, arguments))
             while processes.running():
                 time.sleep(0.5)
-                reached = crossing(virtual(Path(folder) / "out" / "progress.jsonl"), arguments.task)
+                reached = crossing(virtual(progress), task.target, task.higher_is_better)
                 if reached.is_there:
                     return reached
-        return crossing(virtual(Path(folder) / "out" / "progress.jsonl"), arguments.task)
-
-
-def virtual(path: Path) -> list[Reached]:
-    """The evaluations of a simulated run."""
-    lines = [line for line in lines_of(path) if line["clock"] > 0]
-    return [Reached(False, int(one["clock"]), one["time_s"], one["wan_bytes"] / len(NAMES) / 1e6, one["metric"]) for one in lines]
+        return crossing(virtual(progress), task.target, task.higher_is_better)
 
 
 def plain_step_ms(arguments: argparse.Namespace) -> float:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from gaia_nodes import LOOPBACK, start, write_run_file
-from processes import Failed, Processes, free_port
+from running import Failed, Processes, free_port
 
 STEPS = Path(__file__).with_name("steps.py").resolve()
 EVERY = 16

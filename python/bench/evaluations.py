@@ -1,0 +1,66 @@
+"""Evaluations of runs over regions, and where a run has reached its target."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Where a run has reached its target, or how far it has come."""
+
+    is_there: bool
+    step: int
+    seconds: float
+    sent_mb: float
+    metric: float
+
+
+def evaluated(folder: Path, names: Sequence[str]) -> list[Reached]:
+    """The evaluations that all regions have made, in order: their mean, when the last was done, and what a region has sent."""
+    logs = [lines_of(folder / f"{name}.jsonl") for name in names]
+    first_steps = [line["time"] for log in logs for line in log if "metric" not in line]
+    if len(first_steps) < len(names):
+        return []
+    by_step: dict[int, list[dict[str, Any]]] = {}
+    for line in (line for log in logs for line in log if "metric" in line and line["step"] > 0):
+        by_step.setdefault(int(line["step"]), []).append(line)
+    began, found = min(first_steps), []
+    for step, lines in sorted(by_step.items()):
+        if len(lines) < len(names):
+            continue
+        examples = sum(line["examples"] for line in lines)
+        metric = sum(line["metric"] * line["examples"] for line in lines) / examples
+        sent = statistics.mean(line["sent_bytes"] for line in lines) / 1e6
+        found.append(Reached(False, step, max(line["time"] for line in lines) - began, sent, metric))
+    return found
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a file that a process may be writing to."""
+    if not path.exists():
+        return []
+    text = path.read_text()
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def crossing(evaluations: Sequence[Reached], target: float, higher_is_better: bool) -> Reached:
+    """The first evaluation at which the mean of the last three has reached the target, or else the last."""
+    sign = 1 if higher_is_better else -1
+    for last in range(2, len(evaluations)):
+        mean = statistics.mean(one.metric for one in evaluations[last - 2 : last + 1])
+        if sign * mean >= sign * target:
+            one = evaluations[last]
+            return Reached(True, one.step, one.seconds, one.sent_mb, mean)
+    return evaluations[-1] if evaluations else Reached(False, 0, 0.0, 0.0, 0.0)
+
+
+def virtual(path: Path) -> list[Reached]:
+    """The evaluations of a simulated run."""
+    lines = [line for line in lines_of(path) if line["clock"] > 0]
+    return [Reached(False, int(one["clock"]), one["time_s"], one["wan_bytes"] / len(one["data_centers"]) / 1e6, one["metric"]) for one in lines]

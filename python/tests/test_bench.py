@@ -1,0 +1,77 @@
+"""The programs in `bench/` run, and count what they say."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import PYTHON, environment
+
+pytest.importorskip("torch", reason="skipped: torch is not installed")
+
+BENCH = PYTHON / "bench"
+
+
+def bench(program, *arguments):
+    """Runs a program of the folder, and returns its lines of JSON."""
+    command = [sys.executable, BENCH / program, *map(str, arguments), "--json"]
+    ended = subprocess.run(command, env=environment(PYTHONDONTWRITEBYTECODE="1"), capture_output=True, text=True, timeout=240)
+    assert ended.returncode == 0, ended.stderr
+    return [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+
+
+@pytest.fixture
+def evaluations(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("evaluations")
+
+
+def test_the_cost_of_a_synchronisation_is_measured_over_two_processes():
+    lines = bench("sync.py", "--parameters", "2e4", "--systems", "bsp", "--runs", 1, "--steps", 16)
+    found = {line["name"]: line for line in lines}
+    time, memory = found["sync/bsp/0.02M"], found["memory/bsp/0.02M"]
+    assert time["value"] > 0 and time["unit"] == "ms"
+    # Both are rounded.
+    assert time["ratio"] * time["reference"] == pytest.approx(time["value"], rel=0.2)
+    # At the least the process has a copy of the parameters, and one of what it has sent.
+    assert memory["value"] > 8
+
+
+def test_the_digits_change_at_most_five_lines_for_gaia_and_fewer_than_for_peers():
+    rows = {row["system"]: row for row in bench("lines.py")}
+    gaia = rows.pop("Gaia, in regions")
+    assert gaia["added"] <= 5 and gaia["removed"] <= 1
+    assert all(row["added"] > gaia["added"] for name, row in rows.items() if not name.startswith("Gaia"))
+
+
+@pytest.mark.parametrize(
+    ("higher_is_better", "target", "metrics", "reached"),
+    [
+        # One good evaluation is not enough.
+        (True, 0.9, (0.5, 0.99, 0.5), None),
+        (True, 0.9, (0.88, 0.89, 0.92, 0.93), 4),
+        # A loss has to fall.
+        (False, 1.2, (2.0, 1.3, 1.2, 1.1), 4),
+        (True, 0.9, (0.95, 0.95), None),
+    ],
+)
+def test_a_target_is_reached_by_the_mean_of_three_evaluations(evaluations, higher_is_better, target, metrics, reached):
+    judged = [evaluations.Reached(False, 16 * at, float(at), 2.0 * at, metric) for at, metric in enumerate(metrics, start=1)]
+    found = evaluations.crossing(judged, target, higher_is_better)
+    assert found.is_there == (reached is not None)
+    assert found.seconds == (reached or len(metrics))
+
+
+def test_a_result_of_regions_is_judged_where_all_have_judged_it(evaluations, tmp_path):
+    names = ["a", "b"]
+    for name, seconds, steps in (("a", 100.0, (16, 32)), ("b", 101.0, (16,))):
+        first = {"time": seconds, "sent_bytes": 0, "step": 0}
+        judged = [
+            {"time": seconds + step, "sent_bytes": 1e6 * step, "step": step, "metric": 0.5 if name == "a" else 0.8, "examples": 300}
+            for step in steps
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [first, *judged]) + '{"time": 1')
+    (only,) = evaluations.evaluated(tmp_path, names)
+    assert (only.step, only.seconds, only.sent_mb) == (16, 17.0, 16.0)
+    assert only.metric == pytest.approx(0.65)

@@ -170,7 +170,8 @@ def plain_step_ms(arguments: argparse.Namespace) -> float:
             processes.start(name, [sys.executable, TRAIN], **environment, RANK=rank, BENCH_NAME=name)
         processes.wait(300)
         logs = [lines_of(Path(folder) / f"{name}.jsonl") for name in NAMES]
-    return statistics.median((log[-1]["time"] - log[1]["time"]) / (log[-1]["step"] - log[1]["step"]) * 1e3 for log in logs)
+    steps = [(log[-1]["time"] - log[1]["time"]) / (log[-1]["step"] - log[1]["step"]) * 1e3 for log in logs]
+    return float(statistics.median(steps))
 
 
 def record(found: dict[str, list[Reached]], system: str, seed: int, reached: Reached) -> None:

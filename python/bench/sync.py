@@ -27,6 +27,9 @@ from running import Failed, Processes, free_port
 STEPS = Path(__file__).with_name("steps.py").resolve()
 EVERY = 16
 
+#: The most clocks that two data centers are apart.
+CLOCKS_APART = 8
+
 #: What a real run believes of its link: ASP fills it. Loopback itself is not shaped.
 LINK = {"bandwidth": "1 Gbit/s", "rtt": "1 ms"}
 
@@ -68,7 +71,8 @@ class Measuring:
 
     def variables(self, system: str, steps_per_clock: int = 1) -> dict[str, Any]:
         """The environment of ``steps.py``."""
-        counts = {"BENCH_WARM_UP": EVERY, "BENCH_STEPS": self.steps, "BENCH_AFTER": EVERY}
+        # Clocks, and not steps: data centers are clocks apart, and the first whose script ends ends the run for all.
+        counts = {"BENCH_WARM_UP": EVERY, "BENCH_STEPS": self.steps, "BENCH_AFTER": max(EVERY, CLOCKS_APART * steps_per_clock)}
         shape = {"BENCH_PARAMETERS": self.parameters, "BENCH_STEPS_PER_CLOCK": steps_per_clock}
         return {"BENCH_SYSTEM": system, "OMP_NUM_THREADS": 1, **counts, **shape}
 

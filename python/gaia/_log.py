@@ -13,6 +13,8 @@ import threading
 from gaia import _gaia
 
 _flushing = threading.RLock()
+#: The level that nodes log from. A change of it is dear: all places that log are asked again.
+_level: int | None = None
 
 
 def follow() -> None:
@@ -21,13 +23,16 @@ def follow() -> None:
     Raises:
         ValueError: ``GAIA_LOG`` is not a filter.
     """
+    global _level
     own = logging.getLogger("gaia")
     below = [
         one.level
         for name, one in list(logging.root.manager.loggerDict.items())
         if name.startswith("gaia.") and isinstance(one, logging.Logger) and one.level != logging.NOTSET
     ]
-    _gaia.log_from(min([own.getEffectiveLevel(), *below]))
+    if (level := min([own.getEffectiveLevel(), *below])) != _level:
+        _gaia.log_from(level)
+        _level = level
 
 
 def flush(wait: float = 0.0) -> None:

@@ -74,6 +74,24 @@ def test_a_script_that_was_killed_takes_up_where_its_server_is(tmp_path, model):
     assert len(finals(texts)) == 1, texts
 
 
+def test_a_script_that_was_killed_while_it_judges_judges_again(tmp_path):
+    """The coordinator waits for no evaluation that nobody works on."""
+    cluster, script = Cluster(tmp_path, clocks=30), script_of(tmp_path, gate="False")
+    judging = '    Path(f"{dc}-judges").touch()\n    while dc == "east" and not Path("go").exists():\n        time.sleep(0.01)\n'
+    script.write_text(script.read_text().replace("def judge(params):\n", "def judge(params):\n" + judging))
+    east = cluster.worker(script, "east", GAIA_ROLE="worker")
+    others = [cluster.coordinator(script), cluster.server(script, "east"), cluster.server(script, "west")]
+    others.append(cluster.worker(script, "west", GAIA_ROLE="worker"))
+    appears(tmp_path / "east-judges", east, *others)
+    east.kill()
+    east.communicate()
+    (tmp_path / "go").touch()
+    nodes = [*others, cluster.worker(script, "east", GAIA_ROLE="worker")]
+    texts = said(nodes)
+    check_whole(tmp_path, texts, nodes)
+    assert len(finals(texts)) == 1, texts
+
+
 def test_a_server_that_was_killed_goes_on_with_its_state(tmp_path):
     cluster, script = Cluster(tmp_path, clocks=30), script_of(tmp_path)
     server = cluster.server(script, "east")

@@ -427,9 +427,16 @@ impl Exchange {
             None => NamedRows::default(),
             Some(rows) => {
                 let declaration = self.declared().map_err(PyRuntimeError::new_err)?;
+                if declaration.share.is_some() {
+                    return Err(PyValueError::new_err(
+                        "rows were named by a worker that holds a part of the model, expected one that holds all of it",
+                    ));
+                }
                 let list = |(tensor, rows): (usize, PyBuffer<i64>)| Ok((tensor, rows.to_vec(py)?));
                 let rows = rows.into_iter().map(list).collect::<PyResult<Vec<_>>>()?;
-                NamedRows::new(&declaration.tensors, rows).map_err(PyValueError::new_err)?
+                let sharded = declaration.settings.sharded;
+                let named = NamedRows::new(&declaration.tensors, sharded, rows);
+                named.map_err(PyValueError::new_err)?
             }
         };
         let mut state = self.lock();

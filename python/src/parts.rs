@@ -66,17 +66,21 @@ pub(crate) struct Iteration<'run> {
 }
 
 impl NamedRows {
-    /// Rows by the numbers of their tensors, in any order.
+    /// Rows by the numbers of their tensors, in any order. `sharded`: as of [`Tensor::table`].
     ///
     /// # Errors
     /// The first row that its tensor does not have.
-    pub(crate) fn new(tensors: &[Tensor], rows: Vec<(usize, Vec<i64>)>) -> Result<Self, String> {
+    pub(crate) fn new(
+        tensors: &[Tensor],
+        sharded: bool,
+        rows: Vec<(usize, Vec<i64>)>,
+    ) -> Result<Self, String> {
         let mut named = vec![None; tensors.len()];
         for (at, rows) in rows {
             let tensor = tensors.get(at).ok_or_else(|| format!("there is no tensor {at}"))?;
             // A row of a vector's table has several of its values.
             let values_a_row = match tensor.shape.len() {
-                1 => tensor.table(false).width.max(1),
+                1 => tensor.table(sharded).width.max(1),
                 _ => 1,
             };
             let row = |row: i64| {

@@ -8,9 +8,9 @@ use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
 
-
 use gaia::{
-    Deltas, ModelLayout, RowSet, SharedValues, TableDeltas, TableId, TableRows, TensorSpec as Tensor,
+    Deltas, ModelLayout, RowSet, SharedValues, TableDeltas, TableId, TableRows,
+    TensorSpec as Tensor,
 };
 
 /// The rows that an iteration needs of some tables. Of others it needs all.

@@ -342,7 +342,8 @@ impl Application for Program {
 
     fn handle_data_centers(&self, present: &BTreeSet<DcId>) {
         let present = present.iter().filter_map(|dc| self.starter.workers.get(dc.index()));
-        self.holders.store(self.starter.holders(self.model.settings.sharded, present), Ordering::Relaxed);
+        self.holders
+            .store(self.starter.holders(self.model.settings.sharded, present), Ordering::Relaxed);
     }
 
     fn finish(&self, model: &Model, workers: Range<usize>) {

@@ -1,5 +1,6 @@
 //! A coordinator and servers that do not run the script of a run: they know its model from a file.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::disallowed_methods, reason = "nodes of a run wait for each other")]
 
 use std::ffi::OsString;
 use std::fs;

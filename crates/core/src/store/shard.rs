@@ -64,8 +64,8 @@ impl ShardStore {
 
     /// Adds deltas to the values. Calls `on_change` with each changed range of the shard, its change and its new values.
     ///
-    /// A range has at most [`RANGE_MAX`] parameters or one row, so that it is in the processor's cache when `on_change`
-    /// reads it.
+    /// A range is a row, or several thousand parameters: few enough that they are in the processor's cache when
+    /// `on_change` reads them.
     ///
     /// # Panics
     /// If the deltas do not fit the shard ([`ShardDeltas::fits`]).

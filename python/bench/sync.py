@@ -157,11 +157,12 @@ SYSTEMS = (
     System("local-steps", f"two data centers, local-steps, {EVERY} clocks a round", real(LOCAL_STEPS)),
     System("asp-16", f"two data centers, asp, steps_per_clock={EVERY}", real(ASP, EVERY), passes_max=0.73),
     System("bsp-16", f"two data centers, bsp, steps_per_clock={EVERY}", real(BSP, EVERY), passes_max=0.73),
-    System("bsp-state", "two data centers, bsp, GAIA_STATE", real(BSP, with_state=True)),
-    System("asp-state", "two data centers, asp, GAIA_STATE", real(ASP, with_state=True)),
     System("gloo", "PyTorch, gloo all-reduce", pair("gloo"), is_peer=True),
     System("torchft-local-sgd", "torchft LocalSGD, sync_every=1", torchft("local-sgd"), is_peer=True),
     System("torchft-diloco", "torchft DiLoCo, sync_every=1", torchft("diloco"), is_peer=True),
+    # They wait for the disk, so they come last.
+    System("bsp-state", "two data centers, bsp, GAIA_STATE", real(BSP, with_state=True)),
+    System("asp-state", "two data centers, asp, GAIA_STATE", real(ASP, with_state=True)),
 )
 
 #: The longest that a measurement may take.
@@ -226,9 +227,13 @@ def measured(parameters: int, systems: list[System], arguments: argparse.Namespa
         for system in systems:
             with tempfile.TemporaryDirectory(prefix="gaia-bench-") as folder:
                 try:
-                    runs[system.name].append(system.measure(Measuring(parameters, arguments.steps, Path(folder))))
+                    found = system.measure(Measuring(parameters, arguments.steps, Path(folder)))
                 except (Failed, FileNotFoundError) as failure:
                     print(f"{system.name}: left out, {failure}", file=sys.stderr)
+                    continue
+            runs[system.name].append(found)
+            cpu_ms = statistics.mean(one["cpu_ms"] for one in found)
+            print(f"{parameters:,} parameters, {system.name}: {cpu_ms:.2f} ms with its step", file=sys.stderr, flush=True)
     lines = [line for system in systems for line in figures(system, runs, parameters)]
     show(parameters, lines)
     return lines

@@ -121,6 +121,34 @@ def test_the_run_goes_on_without_a_data_center_that_is_given_up(tmp_path):
     assert left == [("east", "left")] and "ended at" in texts[1][0], texts
 
 
+def test_a_change_is_divided_by_the_workers_that_are_left(tmp_path):
+    """Each worker adds 1 a clock, so the mean of all adds 1, and of one alone as well."""
+    leaves = '[failures]\ngive_up_after = "1 s"\non_give_up = "leave"\n'
+    cluster = Cluster(tmp_path, clocks=200, remote="asp", keys=leaves)
+    script = write(
+        tmp_path / "counts.py",
+        "import gaia, numpy, os, time\n"
+        "from pathlib import Path\n"
+        "run = gaia.join({'w': numpy.zeros(3, numpy.float32)}, evaluate=lambda params: 1.0)\n"
+        "values = []\n"
+        "while not run.over:\n"
+        "    values.append(float(run.params['w'][0]))\n"
+        "    run.params['w'] += 1\n"
+        "    if run.clock == 10:\n"
+        "        Path(os.environ.get('GAIA_DC', 'none') + '-at-10').touch()\n"
+        "    time.sleep(0.02)\n"
+        "    run.step()\n"
+        "print('grew by', values[-1] - values[-2])\n",
+    )
+    east, others = cluster.worker(script, "east"), [cluster.coordinator(script), cluster.worker(script, "west")]
+    appears(tmp_path / "east-at-10", east, *others)
+    east.kill()
+    east.communicate()
+    texts = said(others)
+    assert [node.returncode for node in others] == [0, 0], texts
+    assert "grew by 1.0" in texts[1][0], texts
+
+
 def test_the_run_ends_when_a_data_center_is_given_up(tmp_path):
     """By default, and whatever the remote model."""
     cluster = Cluster(tmp_path, clocks=100_000, keys='failures.give_up_after = "1 s"\n')

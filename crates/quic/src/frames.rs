@@ -72,11 +72,13 @@ impl Hello {
 
 /// A frame with its length prefix. Its length must be within the lane's limit.
 pub fn with_length(frame: &[u8]) -> Bytes {
+    [&prefix_of(frame), frame].concat().into()
+}
+
+/// The length prefix of a frame. Its length must be within the lane's limit.
+pub(super) fn prefix_of(frame: &[u8]) -> [u8; PREFIX_BYTES] {
     let length = u32::try_from(frame.len()).expect("a lane's limit is far below 4 GiB");
-    let mut bytes = Vec::with_capacity(PREFIX_BYTES + frame.len());
-    bytes.extend_from_slice(&length.to_le_bytes());
-    bytes.extend_from_slice(frame);
-    bytes.into()
+    length.to_le_bytes()
 }
 
 /// The length of the frame behind a prefix, checked against the lane's limit.

@@ -32,7 +32,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use super::congestion::Flight;
 use super::counters::LaneCounters;
 use super::event::{Event, Generation, Of};
-use super::frames::{Hello, with_length};
+use super::frames::{Hello, prefix_of};
 use super::stripe::Stripe;
 use super::stripes::StripePosition;
 use gaia_core::link::{DATAGRAM_BYTES_MAX, STREAM_PAYLOAD_BYTES_MAX};
@@ -113,6 +113,8 @@ struct Written {
 
 /// A frame that may be partly written.
 struct InHand {
+    /// The unwritten rest of its length prefix, and of the frame.
+    prefix: Bytes,
     rest: Bytes,
     frame_bytes: usize,
     handed: Instant,
@@ -133,9 +135,9 @@ impl Outgoing {
         }
     }
 
-    fn push(&mut self, frame: &[u8]) {
-        let (rest, handed) = (with_length(frame), Instant::now());
-        self.frames.push_back(InHand { rest, frame_bytes: frame.len(), handed });
+    fn push(&mut self, frame: Bytes) {
+        let (prefix, handed) = (Bytes::copy_from_slice(&prefix_of(&frame)), Instant::now());
+        self.frames.push_back(InHand { prefix, frame_bytes: frame.len(), rest: frame, handed });
     }
 
     /// Whether all frames were written.
@@ -158,9 +160,11 @@ impl Outgoing {
         let Some(front) = self.frames.front_mut() else { return Poll::Pending };
         let stream = &mut self.streams[self.place.stripe()];
         let bytes_max = bytes_max.min(self.place.left());
-        let bytes = ready!(poll_write(cx, stream, &mut front.rest, bytes_max))?;
+        let rest = if front.prefix.is_empty() { &mut front.rest } else { &mut front.prefix };
+        let bytes = ready!(poll_write(cx, stream, rest, bytes_max))?;
         self.place.advance(bytes);
-        let whole = if front.rest.is_empty() { self.frames.pop_front() } else { None };
+        let is_whole = front.prefix.is_empty() && front.rest.is_empty();
+        let whole = if is_whole { self.frames.pop_front() } else { None };
         Poll::Ready(Ok(Written { bytes, whole }))
     }
 
@@ -270,7 +274,7 @@ impl Pump {
                         Lane::Control => &mut self.control,
                         Lane::Data => &mut self.data,
                     };
-                    lanes[place].push(&frame);
+                    lanes[place].push(frame);
                 }
                 Poll::Ready(Some(Command::Finish) | None) => self.finishing = true,
                 Poll::Pending => return,

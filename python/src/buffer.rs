@@ -20,8 +20,8 @@ use pyo3::prelude::*;
 pub(crate) fn numbers<'a>(_: Python<'a>, buffer: &'a PyBuffer<f32>) -> Option<&'a [Cell<f32>]> {
     let numbers = buffer.as_slice_ptr()?.as_ptr();
     // SAFETY: A `PyBuffer<f32>` is a view of as many aligned and initialised numbers as the pointer says, and keeps their
-    // memory until it is dropped, which the lifetime excludes. All access from here is through cells, which are no promise
-    // that nobody else writes, and which no other thread can get. The script waits for the answer to be read, so it does not
-    // write meanwhile.
+    // memory until it is dropped, which the lifetime excludes. The module needs the GIL, which this thread holds for as long as
+    // the cells live: they cannot be sent to another thread, and none that runs Python writes meanwhile. Threads without the
+    // GIL do not write either: a script hands its values over once its copies are done, and waits for the answer to be read.
     Some(unsafe { &*(numbers as *const [Cell<f32>]) })
 }

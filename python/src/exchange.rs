@@ -211,6 +211,8 @@ impl Exchange {
                 return Ok(false);
             }
             if is_taken {
+                // The worker goes on after all.
+                state.stopped &= !request.is_iteration();
                 (state.current, state.answer) = (Some(own), None);
                 return Ok(true);
             }
@@ -426,7 +428,9 @@ impl Exchange {
         let named = match rows {
             None => NamedRows::default(),
             Some(rows) => {
-                let declaration = self.declared().map_err(PyRuntimeError::new_err)?;
+                let declaration = self.lock().declaration.clone();
+                let undeclared = "found rows before gaia.join(...), expected them after it";
+                let declaration = declaration.ok_or_else(|| PyRuntimeError::new_err(undeclared))?;
                 if declaration.share.is_some() {
                     return Err(PyValueError::new_err(
                         "rows were named by a worker that holds a part of the model, expected one that holds all of it",

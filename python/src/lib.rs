@@ -25,7 +25,7 @@ use self::scripts::Scripts;
 use gaia::{Override, RunFile};
 
 /// The command line, the scripts' side of a run, and files of models.
-#[pymodule]
+#[pymodule(gil_used = true)]
 mod _gaia {
     #[pymodule_export]
     use super::Exchange;

@@ -84,11 +84,14 @@ impl NamedRows {
                 _ => 1,
             };
             let row = |row: i64| {
-                let count = tensor.first_dimension();
+                let count = if tensor.is_empty() { 0 } else { tensor.first_dimension() };
                 let row =
                     usize::try_from(row).ok().filter(|row| *row < count).ok_or_else(|| {
-                        let (name, last) = (&tensor.name, count.saturating_sub(1));
-                        format!("rows names row {row} of {name}, expected 0 to {last}")
+                        let expected = match count.checked_sub(1) {
+                            Some(last) => format!("0 to {last}"),
+                            None => "none".into(),
+                        };
+                        format!("rows names row {row} of {}, expected {expected}", tensor.name)
                     })?;
                 Ok((row / values_a_row) as u32)
             };
@@ -193,7 +196,8 @@ impl Parts {
                     None => &iteration.model[part.all_in_model()],
                 };
                 let rows = part.rows.clone().map(|row| row as u32);
-                return Ok(changed_rows(rows, before, &after[all], part.width, share));
+                let (width, memory) = (part.width, Vec::new());
+                return Ok(changed_rows(rows, before, &after[all], width, share, memory));
             };
 
             let held = iteration.rounded.unwrap_or(iteration.held);
@@ -205,7 +209,8 @@ impl Parts {
                 rows.copied().collect()
             };
             let (before, after) = (listed(held), listed(after));
-            Ok(changed_rows(rows.iter().copied(), &before, &after, part.width, share))
+            let (rows, width) = (rows.iter().copied(), part.width);
+            Ok(changed_rows(rows, &before, &after, width, share, Vec::new()))
         };
         let tables = self.0.iter().enumerate().map(of_part).collect::<Result<_, String>>()?;
         Ok(Deltas { tables })
@@ -222,33 +227,19 @@ impl Parts {
     ) -> Deltas {
         spare.resize_with(self.0.len(), SharedValues::default);
         let of_part = |(part, spare): (&Part, &mut SharedValues)| {
-            if !part.sends || part.width == 0 {
+            if !part.sends {
                 return TableDeltas::none();
             }
             let (before, after) = (&before[part.all_in_model()], &after[part.all_in_buffer()]);
-            let mut values = spare.reclaim().unwrap_or_default();
-            values.clear();
-            values.reserve_exact(after.len());
+            let rows = part.rows.clone().map(|row| row as u32);
+            let memory = spare.reclaim().unwrap_or_default();
 
-            let mut changed = Vec::new();
-            let both = before.chunks_exact(part.width).zip(after.chunks_exact(part.width));
-            for (row, (before, after)) in part.rows.clone().zip(both) {
-                let begun = values.len();
-                let changes = before.iter().zip(after);
-                values
-                    .extend(changes.map(|(before, after)| share * (after.get() - before.value())));
-                if values[begun..].iter().all(|change| *change == 0.0) {
-                    values.truncate(begun);
-                } else {
-                    changed.push(row as u32);
-                }
+            let mut changed = changed_rows(rows, before, after, part.width, share, memory);
+            if changed.rows.len(part.rows.len()) == part.rows.len() {
+                changed.rows = TableRows::All;
             }
-
-            let is_all = changed.len() == part.rows.len();
-            let rows = if is_all { TableRows::All } else { TableRows::listed(changed) };
-            let values = SharedValues::from(values);
-            spare.clone_from(&values);
-            TableDeltas { rows, values }
+            spare.clone_from(&changed.values);
+            changed
         };
         Deltas { tables: self.0.iter().zip(spare).map(of_part).collect() }
     }
@@ -314,25 +305,31 @@ fn changed_unread(tensor: &Tensor, row: usize, width: usize) -> String {
     )
 }
 
-/// `share` of the change of each of these rows that has changed.
-fn changed_rows(
+/// `share` of the change of each of these rows that has changed, in this memory.
+fn changed_rows<B: Value, A: Value>(
     rows: impl Iterator<Item = u32>,
-    before: &[f32],
-    after: &[f32],
+    before: &[B],
+    after: &[A],
     width: usize,
     share: f32,
+    mut values: Vec<f32>,
 ) -> TableDeltas {
     if width == 0 {
         return TableDeltas::none();
     }
+    values.clear();
+    values.reserve_exact(after.len());
 
-    let (mut changed, mut values) = (Vec::new(), Vec::new());
-    for (row, (before, after)) in
-        rows.zip(before.chunks_exact(width).zip(after.chunks_exact(width)))
-    {
-        if before != after {
+    let mut changed = Vec::new();
+    let both = before.chunks_exact(width).zip(after.chunks_exact(width));
+    for (row, (before, after)) in rows.zip(both) {
+        let begun = values.len();
+        let both = before.iter().zip(after);
+        values.extend(both.map(|(before, after)| share * (after.value() - before.value())));
+        if values[begun..].iter().all(|change| *change == 0.0) {
+            values.truncate(begun);
+        } else {
             changed.push(row);
-            values.extend(after.iter().zip(before).map(|(after, before)| share * (after - before)));
         }
     }
     TableDeltas::listed(changed, values)

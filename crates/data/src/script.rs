@@ -12,7 +12,7 @@ use gaia_ml::apps::ExternalConfig;
 use gaia_model::ScriptModel;
 
 /// A script's model, without the script: what a coordinator and servers need.
-struct Script {
+struct ScriptElsewhere {
     model: ScriptModel,
     layout: Arc<ModelLayout>,
     workers: usize,
@@ -21,7 +21,7 @@ struct Script {
 }
 
 /// The task of a worker whose script is elsewhere.
-struct Elsewhere {
+struct TaskElsewhere {
     layout: Arc<ModelLayout>,
 }
 
@@ -46,10 +46,10 @@ pub fn script(
     })?;
     let model = ScriptModel::read(file)?;
     let layout = model.layout();
-    Ok(Arc::new(Script { model, layout, workers, name: file.display().to_string() }))
+    Ok(Arc::new(ScriptElsewhere { model, layout, workers, name: file.display().to_string() }))
 }
 
-impl Application for Script {
+impl Application for ScriptElsewhere {
     fn layout(&self) -> &Arc<ModelLayout> {
         &self.layout
     }
@@ -63,7 +63,7 @@ impl Application for Script {
     }
 
     fn task(&self, _: usize, _: Seed) -> Box<dyn Task> {
-        Box::new(Elsewhere { layout: self.layout.clone() })
+        Box::new(TaskElsewhere { layout: self.layout.clone() })
     }
 
     fn sums(&self, _: &Model, _: Range<usize>) -> Result<EvaluationSums, ApplicationError> {
@@ -84,7 +84,7 @@ impl Application for Script {
     }
 }
 
-impl Task for Elsewhere {
+impl Task for TaskElsewhere {
     fn rows(&mut self, _: Clock) -> RowSet {
         RowSet::all(&self.layout)
     }

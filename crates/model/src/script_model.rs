@@ -186,6 +186,9 @@ impl ScriptModel {
             let (listed, found) = (names.len(), found.len());
             return Err(broken(format!("{found} tensors, of which {listed} are listed")));
         }
+        if settings.metric.chars().any(char::is_control) {
+            return Err(broken(format!("the metric {:?}", settings.metric)));
+        }
         if !(settings.momentum.is_finite() && settings.momentum >= 0.0) {
             return Err(broken(format!("momentum {}", settings.momentum)));
         }

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
-use super::error::{ModelError, shown};
+use super::error::{ModelError, plain, shown};
 use super::read::{description, is_folder, unfit_shard};
 use super::shards;
 use gaia_core::types::{Model, ModelLayout};
@@ -52,15 +52,16 @@ impl StateDict {
         let mut model = Model::zeros(layout.clone());
         for id in layout.table_ids() {
             let (name, shape) = (layout.table(id).name.as_str(), layout.shape(id));
-            let expected = format!("`{name}` with the shape {shape:?}, as the script has it");
+            let shown_name = plain(name);
+            let expected = format!("`{shown_name}` with the shape {shape:?}, as the script has it");
             let broken = |found: String| ModelError::broken(file, found, expected.as_str());
             let tensor =
                 tensors.tensor(name).map_err(|_| broken(missing(name, tensors.names())))?;
             if *tensor.shape() != *shape {
-                return Err(broken(format!("`{name}` with {}", in_words(tensor.shape()))));
+                return Err(broken(format!("`{shown_name}` with {}", in_words(tensor.shape()))));
             }
             read_values(&tensor, model.table_mut(id)).map_err(|found| {
-                let found = format!("{found} in `{name}`");
+                let found = format!("{found} in `{shown_name}`");
                 ModelError::broken(file, found, "finite numbers of single precision")
             })?;
         }
@@ -85,8 +86,8 @@ fn missing(name: &str, names: Vec<&str>) -> String {
     // Wrappers of modules put a name of their own before each.
     let wrapped = format!(".{name}");
     match names.into_iter().find(|other| other.ends_with(&wrapped)) {
-        Some(other) => format!("{} and no `{name}`", shown(other)),
-        None => format!("no `{name}`"),
+        Some(other) => format!("{} and no `{}`", shown(other), plain(name)),
+        None => format!("no `{}`", plain(name)),
     }
 }
 

@@ -4,8 +4,8 @@
     python/bench/sync.py [--parameters 1e6,1e7] [--systems asp,bsp] [--peers] [--runs 3] [--check] [--json]
 
 Two processes train at the same time, each a data center with its worker and its server in one process, over QUIC and TLS on
-loopback. Every step changes every parameter. All figures are differences to the same script without Gaia, and ratios to one
-pass over the parameters, which is measured beside them. ``README.md`` says more.
+loopback. Every step changes every parameter. Processor time and memory are differences to the same script without Gaia, wall
+time is that of the step; ratios are to one pass over the parameters, which is measured beside them. ``README.md`` says more.
 """
 
 from __future__ import annotations

@@ -110,7 +110,9 @@ TASKS: dict[str, type[Digits] | type[Text]] = {"digits": Digits, "text": Text}
 
 def idx(name: str) -> torch.Tensor:
     """The numbers of an IDX file of bytes, plain or gzip."""
-    folder = Path(os.environ.get("GAIA_DATA_DIR", Path(__file__).parents[3] / "shared" / "data")) / "mnist"
+    if "GAIA_DATA_DIR" not in os.environ:
+        raise ValueError("GAIA_DATA_DIR is not set, expected the folder that has mnist/")
+    folder = Path(os.environ["GAIA_DATA_DIR"]) / "mnist"
     plain = folder / name
     data = plain.read_bytes() if plain.exists() else gzip.decompress((folder / f"{name}.gz").read_bytes())
     kind, dimensions = data[2], data[3]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import sys
 from typing import Any
 
 import torch
 from torch import distributed
 
-from gaia._errors import RunStopped
+from gaia._errors import GaiaError, RunStopped
+from gaia._exit import exit_at_once
 from gaia._place import Worker
 from gaia._run import STOPPED, Evaluate, Run
 from gaia._torch import Module
@@ -25,9 +27,9 @@ class DdpRun(Run):
     _takes_rows = False
 
     def __init__(
-        self, parameters: Module, worker: Worker | None, evaluate: Evaluate, steps_per_clock: int
+        self, parameters: Module, worker: Worker | None, evaluate: Evaluate, steps_per_clock: int, sharded: bool
     ) -> None:
-        super().__init__(parameters, worker, evaluate, steps_per_clock)
+        super().__init__(parameters, worker, evaluate, steps_per_clock, sharded)
         device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
         self._device = torch.device(device)
 
@@ -35,14 +37,27 @@ class DdpRun(Run):
         self._as_one(lambda: super(DdpRun, self)._begin(metric, higher_is_better, momentum, average))
         if self._worker is None:
             # The first process ends the run when its script ends, and tells the others.
-            atexit.register(self.end)
+            atexit.register(self._end_with_script)
 
     def _end_clock(self, examples: int) -> None:
         self._as_one(lambda: super(DdpRun, self)._end_clock(examples * distributed.get_world_size()))
 
     def end(self) -> None:
-        if not self._over and distributed.is_initialized():
-            self._as_one(super().end if self._worker is not None else lambda: None)
+        if self._over:
+            return
+        if not distributed.is_initialized():
+            raise GaiaError("the process group was destroyed before the run was over, expected run.end() before that")
+        self._as_one(super().end if self._worker is not None else lambda: None)
+
+    def _end_with_script(self) -> None:
+        # One that has failed takes part in no further collective.
+        if hasattr(sys, "last_value"):
+            return
+        try:
+            self.end()
+        except BaseException as error:  # noqa: BLE001
+            sys.excepthook(type(error), error, error.__traceback__)
+            exit_at_once(1)
 
     def _as_one(self, act: Any) -> None:
         """Lets the first process act, and then gives all of them its values."""

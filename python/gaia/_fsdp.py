@@ -15,6 +15,7 @@ from gaia import _gaia
 from gaia._errors import GaiaError
 from gaia._place import Worker
 from gaia._run import Evaluate, Parameters, Run, wait
+from gaia._torch import _whole, restoring_modes
 
 
 class Sharded(Parameters):
@@ -71,13 +72,7 @@ class Sharded(Parameters):
         return self._model
 
     def evaluating(self) -> Callable[[], None]:
-        modes = [(module, module.training) for module in self._model.modules()]
-
-        def restore() -> None:
-            for module, training in modes:
-                module.training = training
-
-        return restore
+        return restoring_modes(self._model)
 
     def _shard_again(self) -> None:
         """Drops what an evaluation has gathered: later steps would go on with it."""
@@ -156,10 +151,10 @@ class FsdpRun(Run):
 
 
 def check_rows(parameters: Sequence[tuple[str, Any]]) -> None:
-    """Checks that ``fully_shard`` has dealt parameters among all processes, by rows.
+    """Checks that ``fully_shard`` has sharded parameters among all processes, by rows.
 
     Raises:
-        GaiaError: It has dealt some of them, or in another way.
+        GaiaError: It has sharded some of them, or in another way.
     """
     processes = distributed.get_world_size()
     for name, one in parameters:
@@ -167,7 +162,7 @@ def check_rows(parameters: Sequence[tuple[str, Any]]) -> None:
             raise GaiaError(f"{name} is in each process as a whole, expected fully_shard(...) of the whole module", 2)
         if one.device_mesh.ndim != 1 or one.device_mesh.size() != processes or tuple(one.placements) != (Shard(0),):
             raise GaiaError(
-                f"{name} is dealt as {tuple(one.placements)} over {one.device_mesh}, expected (Shard(dim=0),) over {processes} processes", 2
+                f"{name} is sharded as {tuple(one.placements)} over {one.device_mesh}, expected (Shard(dim=0),) over {processes} processes", 2
             )
 
 
@@ -185,12 +180,6 @@ def _local(one: Any) -> torch.Tensor:
     detached: Any = one.detach()
     local: torch.Tensor = detached.to_local() if isinstance(one, DTensor) else detached
     return local
-
-
-def _whole(one: Any) -> torch.Tensor:
-    detached: Any = one.detach()
-    whole: torch.Tensor = detached.full_tensor() if isinstance(one, DTensor) else detached
-    return whole.float().cpu()
 
 
 #: What the first process tells the others.

@@ -93,6 +93,8 @@ def join(
         return join_module(model, optimizer, own, evaluate, steps_per_clock, metric, higher_is_better, average, sharded)
     if optimizer is not None:
         raise GaiaError("an optimizer without a torch.nn.Module, expected join(arrays, evaluate=...) and run.step(...)", 2)
+    if sharded:
+        raise GaiaError("sharded=True with arrays, expected a torch.nn.Module that fully_shard shares among processes", 2)
     run = ArraysRun(Arrays(model), own, evaluate, steps_per_clock)
     run._begin(metric, higher_is_better, 0.0, average)
     return run

@@ -13,7 +13,7 @@ import threading
 from gaia import _gaia
 
 _flushing = threading.RLock()
-#: The level that nodes log from. A change of it is dear: all places that log are asked again.
+#: The level that nodes log from. Changing it is expensive: all places that log are asked again.
 _level: int | None = None
 
 

@@ -8,9 +8,11 @@ import queue
 import sys
 import threading
 from types import TracebackType
+from typing import Any
 
 from gaia import _gaia
 from gaia._errors import GaiaError
+from gaia._exit import exit_at_once
 from gaia._log import flush, follow
 from gaia._place import NamedPlace, Worker, enter_process
 from gaia._program import INTERRUPTED, PROGRAM
@@ -74,6 +76,7 @@ class Node:
             # A script may set levels at any time.
             follow()
             flush(wait=LOOK_EVERY_S)
+        flush()
 
     def _reason(self) -> str | None:
         """Why the nodes have ended.
@@ -100,14 +103,23 @@ class Node:
             show(kind, error, trace)
 
         def ended() -> None:
+            code: Any = 0
             if not failures:
-                leave(worker)
+                try:
+                    leave(worker)
+                except SystemExit as error:
+                    code = error.code
+                except BaseException as error:  # noqa: BLE001
+                    failed(type(error), error, error.__traceback__)
+                    code = 1
             if not (failures and isinstance(failures[0], KeyboardInterrupt)):
                 self._thread.join(timeout=30)
             elif os.environ.get("GAIA_STATE"):
                 # The signal has reached the nodes, too, and they write their state.
                 self._thread.join(timeout=5)
             flush()
+            if code:
+                exit_at_once(code)
 
         sys.excepthook = failed
         atexit.register(ended)

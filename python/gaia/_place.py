@@ -116,7 +116,9 @@ def named() -> NamedPlace | None:
             )
         is_group, own = False, process
         number, size, is_server, _ = _place(run_file, data_center, own)
-    has_server = is_server and os.environ.get("GAIA_ROLE") != "worker"
+    if (role := os.environ.get("GAIA_ROLE")) not in (None, "", "worker"):
+        raise GaiaError(f"GAIA_ROLE is `{role}`, expected worker or nothing", 2)
+    has_server = is_server and role != "worker"
     return NamedPlace(run_file, data_center, own, number, size, has_server, is_group)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -24,7 +25,8 @@ def listed(named: Mapping[str, Any], tensors: Sequence[tuple[str, tuple[int, ...
     rows: Rows = []
     for name, ids in named.items():
         if name not in numbers:
-            raise GaiaError(f"rows names `{name}`, expected one of {', '.join(numbers)}", 2)
+            known = difflib.get_close_matches(name, numbers) or list(numbers)[:5]
+            raise GaiaError(f"rows names `{name}`, expected a tensor such as {', '.join(known)}", 2)
         rows.append((numbers[name], _whole_numbers(name, ids)))
     return rows
 

@@ -100,6 +100,7 @@ class Run:
     def __call__(
         self,
         loader: Iterable[T],
+        *,
         rows: Mapping[str, Callable[[T], Any]] | None = None,
         batches_per_clock: int | None = None,
     ) -> Iterator[T]:
@@ -121,12 +122,12 @@ class Run:
             return
         if rows is not None and not self._takes_rows:
             raise GaiaError("run(loader, rows=...) in one of several processes of a data center, expected one process a worker", 2)
-        if rows is None or self._worker is None:
-            yield from self._counted(loader)
-            return
         batches = self._steps_per_clock if batches_per_clock is None else batches_per_clock
         if batches < 1:
             raise GaiaError(f"batches_per_clock is {batches}, expected at least 1", 2)
+        if rows is None or self._worker is None:
+            yield from self._counted(loader)
+            return
         ahead = Ahead(loader, rows, batches, self._parameters.tensors)
         self._ahead = ahead
         try:
@@ -141,6 +142,8 @@ class Run:
         finally:
             if self._ahead is ahead:
                 self._ahead = None
+                # A clock ends where its loop ends: what follows may need other rows.
+                self._waits = not self._over and (self._waits or self._steps > 0 or self._read is not None)
 
     def _counted(self, batches: Iterable[T]) -> Iterator[T]:
         """Batches until the run is over, whose examples are counted."""

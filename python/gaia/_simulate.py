@@ -64,8 +64,8 @@ def simulate(
         set: Settings that replace those of the run file, such as ``{"stop.clocks": 20, "sync.remote.model": "bsp"}``.
         out: The directory of the run. By default a new temporary one, which is kept.
         driver: ``simulated``: in virtual time, and the same run gives the same figures. ``emulated``: over QUIC, in real time.
-        quiet: Whether no progress is shown. A notebook shows one line that changes in place, a terminal what ``gaia train``
-            shows, and anything else a plain line a second, both on standard error.
+        quiet: Whether no progress is shown. A notebook shows one line that changes in place. Elsewhere progress goes to standard
+            error: what ``gaia train`` shows in a terminal, or a plain line a second.
 
     Raises:
         GaiaError: The run file is wrong, or the run has failed. The first exception of ``main`` is raised as it is.
@@ -131,9 +131,10 @@ class _Running:
             KeyboardInterrupt: The run was interrupted a second time.
         """
         interruption = None
-        while not self._ended.is_set():
+        while True:
             try:
-                self._ended.wait(LOOK_EVERY_S)
+                if self._ended.wait(LOOK_EVERY_S):
+                    break
                 flush()
                 if line is not None:
                     line.update()

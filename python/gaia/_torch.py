@@ -29,14 +29,14 @@ def join_module(
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise GaiaError("join(model, ...) without an optimizer, expected join(model, optimizer, evaluate=...)", 2)
     _, processes = inside()
-    if _is_dealt(model) and worker is not None:
+    if _is_sharded(model) and worker is not None:
         from gaia._fsdp import FsdpRun, Sharded
 
         run: Run = FsdpRun(Sharded(model, _parameters(model), _statistics(model)), worker, evaluate, steps_per_clock)
     elif processes > 1 and named() is not None:
         from gaia._ddp import DdpRun
 
-        run = DdpRun(Module(model), worker, evaluate, steps_per_clock)
+        run = DdpRun(Module(model), worker, evaluate, steps_per_clock, sharded)
     else:
         # What `save` writes is collected then: alone, nothing of the model is touched.
         run = Run(Unjoined(model) if worker is None else Module(model), worker, evaluate, steps_per_clock, sharded)
@@ -65,7 +65,7 @@ def check_sharding(model: torch.nn.Module, sharded: bool) -> None:
         GaiaError: It is not, or in a way that its workers cannot take part in a run.
     """
     place = named()
-    if not _is_dealt(model):
+    if not _is_sharded(model):
         if place is not None and not place.is_group and inside()[1] > 1:
             raise GaiaError(
                 f"{place.data_center} has a worker for each process of torch.distributed, and the module is not shared among them, "
@@ -80,7 +80,7 @@ def check_sharding(model: torch.nn.Module, sharded: bool) -> None:
     check_rows(_parameters(model))
     if not sharded:
         raise GaiaError(
-            "fully_shard has dealt the module among processes, expected gaia.join(..., sharded=True): the coordinator has to know it, too", 2
+            "fully_shard has sharded the module among processes, expected gaia.join(..., sharded=True): the coordinator has to know it, too", 2
         )
     if place.is_group:
         raise GaiaError(
@@ -90,14 +90,22 @@ def check_sharding(model: torch.nn.Module, sharded: bool) -> None:
         )
 
 
-def _is_dealt(model: torch.nn.Module) -> bool:
-    """Whether parameters are dealt among processes: they are tensors of a mesh of devices."""
+def _is_sharded(model: torch.nn.Module) -> bool:
+    """Whether parameters are sharded among processes: they are tensors of a mesh of devices."""
     return any(hasattr(one, "device_mesh") for one in model.parameters())
 
 
 def _parameters(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """Parameters that need a gradient. A tensor of two names is one."""
-    return [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+    """Parameters that need a gradient. A tensor of two names is one.
+
+    Raises:
+        GaiaError: One of them holds other numbers than floating-point ones.
+    """
+    found: list[tuple[str, torch.Tensor]] = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+    for name, one in found:
+        if not one.is_floating_point():
+            raise GaiaError(f"{name} holds {one.dtype}, expected floating-point numbers", 2)
+    return found
 
 
 def _statistics(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
@@ -110,9 +118,9 @@ def _tensors(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
 
 
 def _whole(one: Any) -> torch.Tensor:
-    """A tensor, gathered where it is dealt among processes."""
+    """The values of a tensor in single precision on the host, gathered where it is sharded among processes."""
     whole: torch.Tensor = one.detach().full_tensor() if hasattr(one, "full_tensor") else one.detach()
-    return whole
+    return whole.float().cpu()
 
 
 class Unjoined(Parameters):
@@ -125,8 +133,8 @@ class Unjoined(Parameters):
         found = _tensors(self._model)
         self.tensors = [(name, tuple(one.shape)) for name, one in found]
         # All processes that share the module gather it together.
-        self.values = torch.cat([_whole(one).float().cpu().reshape(-1) for _, one in found]).numpy()
-        self.writes = inside()[0] == 0 or not _is_dealt(self._model)
+        self.values = torch.cat([_whole(one).reshape(-1) for _, one in found]).numpy()
+        self.writes = inside()[0] == 0
 
 
 class Module(Parameters):
@@ -157,6 +165,7 @@ class Module(Parameters):
             else:
                 copied.append((one, part))
         self.values = self.flat.numpy()
+        self.writes = inside()[0] == 0
         self._stagings = Staging.of(copied)
         # Tensors of fewer bits round what they are given. What is sent is the change since then.
         self._rounded = self.flat.clone() if any(staging.rounds for staging in self._stagings) else None
@@ -184,10 +193,15 @@ class Module(Parameters):
         return self._model
 
     def evaluating(self) -> Callable[[], None]:
-        modes = [(module, module.training) for module in self._model.modules()]
+        return restoring_modes(self._model)
 
-        def restore() -> None:
-            for module, training in modes:
-                module.training = training
 
-        return restore
+def restoring_modes(model: torch.nn.Module) -> Callable[[], None]:
+    """What puts each part of a module into the mode, of training or not, that it is in."""
+    modes = [(module, module.training) for module in model.modules()]
+
+    def restore() -> None:
+        for module, training in modes:
+            module.training = training
+
+    return restore

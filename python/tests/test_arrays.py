@@ -209,6 +209,8 @@ def test_arguments_that_are_wrong_are_named(three):
         gaia.join({"w": zeros}, evaluate=3)
     with pytest.raises(gaia.GaiaError, match="a.0 holds int64, expected floating-point numbers"):
         gaia.join({"a": [numpy.arange(3)]}, evaluate=len)
+    with pytest.raises(gaia.GaiaError, match="sharded=True with arrays"):
+        gaia.join({"w": zeros}, evaluate=len, sharded=True)
     run = gaia.join({"w": zeros, "b": [zeros]}, evaluate=len)
     with pytest.raises(gaia.GaiaError, match=r"run.step was given w \(2,\), expected w \(3,\)"):
         run.step({"w": zeros[:2], "b": [zeros]})
@@ -353,6 +355,28 @@ def test_an_exception_in_one_process_ends_all(tmp_path):
     for _, error in texts[:2]:
         assert "rank 1: LookupError: no more data (fails.py:5)" in error, texts
     assert "LookupError: no more data" in texts[2][1], texts
+
+
+def test_a_run_that_fails_while_a_script_waits_at_its_end_fails_that_script(tmp_path):
+    cluster = Cluster(tmp_path, clocks=100_000)
+    script = write(
+        tmp_path / "late.py",
+        "import gaia, numpy, os, time\n"
+        "from pathlib import Path\n"
+        "run = gaia.join({'w': numpy.zeros(3, numpy.float32)}, evaluate=lambda params: 0.0)\n"
+        "east = os.environ.get('GAIA_DC') == 'east'\n"
+        "for _ in run(range(3 if east else 1000)):\n"
+        "    while run.clock == 3 and not Path('at-its-end').exists():\n"
+        "        time.sleep(0.01)\n"
+        "    if run.clock == 3:\n"
+        "        raise LookupError('no more data')\n"
+        "    run.step()\n"
+        "Path('at-its-end').touch()\n",
+    )
+    nodes = [cluster.coordinator(script), cluster.worker(script, "east"), cluster.worker(script, "west")]
+    texts = said(nodes)
+    assert [node.returncode for node in nodes] == [1, 1, 1], texts
+    assert "LookupError: no more data" in texts[1][1], texts
 
 
 def test_another_seed_in_one_data_center_is_refused(tmp_path):

@@ -131,6 +131,18 @@ def test_an_exception_in_one_process_ends_all(tmp_path):
     assert "rank 3: LookupError: no more data" in texts[0][1], texts
 
 
+@pytest.mark.parametrize("example", ["ddp", "fsdp"])
+def test_processes_that_leave_their_group_before_the_end_of_the_run_fail_it(tmp_path, example):
+    text = (EXAMPLES / f"{example}.py").read_text().replace("run.end()", "pass")
+    script = write(tmp_path / "leaves.py", text)
+    workers = 1 if example == "ddp" else 2
+    cluster = Cluster(tmp_path, clocks=10**6, workers=workers)
+    nodes = [cluster.coordinator(script), *cluster.torchrun(script, "east"), *cluster.torchrun(script, "west")]
+    texts = said(nodes)
+    assert all(node.returncode != 0 for node in nodes), [node.returncode for node in nodes]
+    assert "the process group was destroyed before the run was over" in texts[0][1], texts
+
+
 class Together:
     """The collectives of two processes that are threads."""
 

@@ -132,7 +132,7 @@ def test_wrong_rows_are_named(three):
             run.step()
 
     for rows, text in (
-        ({"tables": lambda batch: [batch]}, "rows names `tables`, expected one of table"),
+        ({"tables": lambda batch: [batch]}, "rows names `tables`, expected a tensor such as table"),
         ({"table": lambda batch: [3, 9]}, "rows names row 9 of table, expected 0 to 8"),
         ({"table": lambda batch: [-1]}, "rows names row -1 of table, expected 0 to 8"),
         ({"table": lambda batch: [1.5]}, "rows of table are float64, expected whole numbers"),
@@ -181,6 +181,30 @@ def test_a_loop_that_is_left_and_batches_without_a_step(three):
     gaia.simulate(main, three, set={"stop.clocks": 1000})
     expected = (numpy.arange(ROWS) % 3 > 0) * (numpy.arange(ROWS) < 360)
     assert all((final == expected).all() for final in finals.values()), finals
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_clock_ends_where_a_loop_that_names_rows_ends(three, ends):
+    """Five batches are two clocks of two steps, and one of a single step. What follows names nothing."""
+    finals = {}
+
+    def main():
+        run = gaia.join({"w": numpy.zeros((100, 1), numpy.float32)}, evaluate=lambda params: 1.0, steps_per_clock=2)
+        for batch in run([[at] for at in range(10, 15)], rows={"w": lambda batch: batch}):
+            run.params["w"][batch] += 1
+            run.step()
+        if not ends:
+            for at in run(range(50, 54)):
+                run.params["w"][at] += 1
+                run.step()
+        run.end()
+        finals[gaia.rank()] = run.params["w"][:, 0].copy()
+
+    gaia.simulate(main, three, set={"stop.clocks": 1000})
+    expected = numpy.zeros(100, numpy.float32)
+    expected[10:15] = 1
+    expected[50 : 50 if ends else 54] = 1
+    assert all(numpy.abs(finals[rank] - expected).max() < 1e-5 for rank in range(6)), finals[0]
 
 
 def test_a_step_on_several_batches_names_the_rows_of_all(three):

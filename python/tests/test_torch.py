@@ -125,6 +125,35 @@ def test_momentum_is_read_from_the_optimizer(three):
     assert (_momentum(sgd, 1), _momentum(sgd, 2), _momentum(torch.optim.Adam(parameters), 1)) == (0.9, 0.0, 0.0)
 
 
+@pytest.mark.parametrize("decays", [False, True])
+def test_a_threshold_falls_with_the_learning_rate_of_the_optimizer(three, decays):
+    """Steps of the same size: only where the rate has fallen, smaller changes than before are sent."""
+
+    def main():
+        torch.manual_seed(0)
+        model = torch.nn.Linear(60, 60)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        run = gaia.join(model, optimizer, evaluate=lambda model: 1.0)
+        while not run.over:
+            rate = optimizer.param_groups[0]["lr"] = 1e-6 if decays and run.clock >= 5 else 1.0
+            for one in model.parameters():
+                one.grad = 0.01 / rate * torch.randn(one.shape)
+            optimizer.step()
+
+    asp = {"model": "asp", "function": "absolute", "threshold": 0.5, "goal": "cost"}
+    result = gaia.simulate(main, three, set={f"sync.remote.{key}": value for key, value in asp.items()})
+    assert (result["significant_fraction"] > 0.5) == decays
+
+
+def test_complex_parameters_are_refused(three):
+    def main():
+        model = torch.nn.ParameterList([torch.zeros(3, dtype=torch.complex64)])
+        gaia.join(model, torch.optim.SGD(model.parameters(), lr=0.1), evaluate=lambda model: 0.0)
+
+    with pytest.raises(gaia.GaiaError, match="0 holds torch.complex64, expected floating-point numbers"):
+        gaia.simulate(main, three)
+
+
 def test_schedulers_clipping_frozen_and_tied_parameters(three):
     finals = {}
 

@@ -423,7 +423,9 @@ impl Exchange {
     ) -> PyResult<()> {
         if learning_rate_factor.is_some_and(|factor| !(0.0..=1.0).contains(&factor)) {
             let found = learning_rate_factor.unwrap_or_default();
-            return Err(PyValueError::new_err(format!("learning_rate_factor is {found}, expected 0 to 1")));
+            return Err(PyValueError::new_err(format!(
+                "learning_rate_factor is {found}, expected 0 to 1"
+            )));
         }
         let named = match rows {
             None => NamedRows::default(),

@@ -10,6 +10,7 @@ mod blocking;
 pub mod cluster;
 mod copies;
 pub mod cost;
+mod digest;
 pub mod emulated;
 mod interrupted;
 pub mod real;

@@ -2,7 +2,7 @@
 
 use gaia_core::types::{Model, ModelLayout, Seed};
 
-use crate::cluster::digest;
+use crate::digest::digest;
 
 /// The tables of a model and their initial values, as a node has them.
 #[derive(Clone, Debug)]

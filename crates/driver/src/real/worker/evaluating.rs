@@ -10,7 +10,8 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 use crate::blocking::beside;
-use crate::cluster::{Blueprint, digest};
+use crate::cluster::Blueprint;
+use crate::digest::digest;
 use crate::message_of;
 use crate::real::server::mirrors::Addresses;
 use gaia_core::application::{Application, ApplicationError, EvaluationSums};

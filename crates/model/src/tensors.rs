@@ -39,7 +39,7 @@ impl TensorSpec {
     }
 
     /// The table of the tensor. Of two dimensions and more, a row is what lies at one index of the first. Values of a vector
-    /// are no rows by themselves: it is cut into the longest rows of equal length up to [`ROW_MAX`]. Where the workers of a
+    /// are no rows by themselves: it is cut into the longest rows of equal length of up to 1,024. Where the workers of a
     /// data center share the model among them, a part may end at any value, and so each is a row.
     pub fn table(&self, sharded: bool) -> TableLayout {
         let (rows, width) = match self.shape[..] {

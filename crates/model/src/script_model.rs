@@ -293,8 +293,15 @@ mod tests {
         check(
             &|other| other.settings.momentum = 0.0,
             Some(
-                "found the metric accuracy, better if higher, momentum 0 and added changes, expected the metric accuracy, \
-                 better if higher, momentum 0.9 and added changes",
+                "found the metric accuracy, better if higher, momentum 0, a model shared by workers and added changes, \
+                 expected the metric accuracy, better if higher, momentum 0.9, a model shared by workers and added changes",
+            ),
+        );
+        check(
+            &|other| other.settings.sharded = false,
+            Some(
+                "found the metric accuracy, better if higher, momentum 0.9, a model held whole by workers and added changes, \
+                 expected the metric accuracy, better if higher, momentum 0.9, a model shared by workers and added changes",
             ),
         );
     }
@@ -318,6 +325,7 @@ mod tests {
         };
         refused(&|other| other.values[5] = f32::NAN, "NaN at place 0 in `z.mean`");
         refused(&|other| other.settings.momentum = -1.0, "momentum -1");
+        refused(&|other| other.settings.metric = "a\u{1b}".into(), "the metric \"a\\u{1b}\"");
         refused(
             &|other| (other.tensors, other.values) = (Vec::new(), Vec::new()),
             "the model has no values to train, expected tensors of floating-point numbers",
@@ -331,7 +339,7 @@ mod tests {
             parse(&tensors_with(tensors, Some((DECLARATION, text)))).unwrap_err()
         };
         assert!(described("{}").contains("with a mistake (missing field `layout`"));
-        let rest = "\"metric\":\"m\",\"higher_is_better\":true,\"momentum\":0,\"average\":true,\"version\":\"v\"";
+        let rest = "\"metric\":\"m\",\"higher_is_better\":true,\"momentum\":0,\"average\":true,\"sharded\":false,\"version\":\"v\"";
         let names = |names: &str, layout: u32| {
             described(&format!(
                 "{{\"layout\":{layout},\"tensors\":{names},\"statistics\":[],{rest}}}"

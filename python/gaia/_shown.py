@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib
 import json
 import sys
 import tomllib
@@ -79,13 +80,13 @@ class _Line:
         self._handle: Any = None
 
     def show(self, clock: int, figures: str) -> None:
-        from IPython.display import display
-
         of = "" if self._clocks is None else f" of {self._clocks}"
         text = f"{self._name}: clock {clock}{of}, {figures}"
         share = "" if self._clocks is None else f'<progress value="{clock}" max="{self._clocks}"></progress> '
         data = {"text/plain": text, "text/html": share + html.escape(text)}
         if self._handle is None:
+            # Its annotations differ from version to version.
+            display: Any = importlib.import_module("IPython.display").display
             self._handle = display(data, raw=True, display_id=True)
         else:
             self._handle.update(data, raw=True)

@@ -51,23 +51,23 @@ class Staging:
         """Whether a tensor has fewer bits than the buffer, and rounds its values."""
         return bool(self._rounding)
 
-    @torch.no_grad()
     def store(self) -> None:
         """Copies the tensors into the buffer, and waits until they are there."""
-        self._copy(self._parts, self._tensors)
+        with torch.no_grad():
+            self._copy(self._parts, self._tensors)
         if self._side is not None:
             self._side.record_event().synchronize()
 
-    @torch.no_grad()
     def load(self) -> None:
         """Copies the buffer into the tensors. What the device computes next waits for them, and the host does not.
 
         The buffer then holds the values as the tensors have rounded them. It may be written at once: a copy that is under way
         then takes other values, and those are copied again before anything is trained on them.
         """
-        for part, dtype in self._rounding:
-            part.copy_(part.to(dtype))
-        self._copy(self._tensors, self._parts)
+        with torch.no_grad():
+            for part, dtype in self._rounding:
+                part.copy_(part.to(dtype))
+            self._copy(self._tensors, self._parts)
         if self._side is not None:
             self._streams.current_stream(self._device).wait_event(self._side.record_event())
 

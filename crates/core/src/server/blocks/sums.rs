@@ -247,7 +247,7 @@ pub(in crate::server) fn add_change(value: &mut f32, change: f32) {
 }
 
 /// As [`add_change`], for a change to each value.
-pub(in crate::server) fn add_changes(values: &mut [f32], changes: &[f32]) {
+fn add_changes(values: &mut [f32], changes: &[f32]) {
     values.iter_mut().zip(changes).for_each(|(value, change)| add_change(value, *change));
 }
 

@@ -1,6 +1,7 @@
 //! Runs over real processes on this machine: `gaia train --driver real`, `gaia node`, `gaia check --connect`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod addresses;
 #[path = "real/failures.rs"]
 mod failures;
 #[path = "real/members.rs"]
@@ -12,12 +13,11 @@ mod take_over;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use addresses::free_address;
 use gaia_certificates::{Directory, Identity};
 use rustls::pki_types::UnixTime;
 use safetensors::SafeTensors;
@@ -128,18 +128,6 @@ impl Drop for Node {
         // One that has ended cannot be killed.
         let _ended = self.0.kill();
         let _ended = self.0.wait();
-    }
-}
-
-/// An address that is free, below those that a machine gives to whoever asks for any.
-fn free_address() -> String {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let next = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
-        let at = ("127.0.0.1", (20_000 + (std::process::id() * 61 + next) % 12_000) as u16);
-        if TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok() {
-            return format!("{}:{}", at.0, at.1);
-        }
     }
 }
 

@@ -2,16 +2,17 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 #![allow(clippy::disallowed_methods, reason = "nodes of a run wait for each other")]
 
+mod addresses;
+
 use std::ffi::OsString;
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 
+use addresses::free_address;
 use gaia::{
     Application, ApplicationError, Applications, Clock, DataError, Deltas, EvaluationSums, Metric,
     Model, ModelLayout, Plan, RowSet, ScriptModel, ScriptSettings, Seed, TableDeltas, Task,
@@ -204,18 +205,6 @@ impl Drop for Node {
             // One that has ended cannot be killed.
             let _ended = child.kill();
             let _ended = child.wait();
-        }
-    }
-}
-
-/// An address that is free, below those that a machine gives to whoever asks for any.
-fn free_address() -> String {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let next = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
-        let at = ("127.0.0.1", (20_000 + (std::process::id() * 61 + next) % 12_000) as u16);
-        if TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok() {
-            return format!("{}:{}", at.0, at.1);
         }
     }
 }

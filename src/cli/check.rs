@@ -8,7 +8,7 @@ use crate::applications::Applications;
 use gaia_config::{ComputeModel, ComputeRate, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopRules;
-use gaia_core::sync::{AspConfig, LocalSync, RemoteSync};
+use gaia_core::sync::{AspConfig, LocalSync, Overlap, RemoteSync};
 use gaia_core::topology::Topology;
 use gaia_core::types::{Bandwidth, ByteSize, DurationSetting};
 use gaia_driver::real::{LinkCheck, check_links};
@@ -233,9 +233,15 @@ fn remote(remote: &RemoteSync) -> String {
             format!("asp, threshold {threshold}, data center staleness {staleness}")
         }
         RemoteSync::LocalSteps(config) => {
-            let (steps, overlap) = (config.steps, config.overlap());
-            let values = config.values.name();
-            format!("local-steps, {steps} clocks per round, {overlap} of them overlapped, {values}")
+            let (steps, values) = (config.steps, config.values.name());
+            let overlap = match config.overlap {
+                Overlap::Auto => "as many of them overlapped as measured".to_owned(),
+                Overlap::Clocks(clocks) => format!("{clocks} of them overlapped"),
+            };
+            let density = 100.0 * config.density;
+            format!(
+                "local-steps, {steps} clocks per round, {overlap}, {density} % of the changes, {values}"
+            )
         }
     }
 }

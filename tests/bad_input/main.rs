@@ -382,6 +382,16 @@ fn a_synchronisation_model_with_a_wrong_setting() {
         ),
         run(
             "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\noverlap = «\"most\"",
+            &["`sync.remote.overlap`", "most", "`auto` or a whole number of clocks"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\ndensity = «0.0",
+            &["`sync.remote.density` is `0`", "a share above 0, at most 1"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
             "model = \"local-steps\"\nouter_learning_rate = «0",
             &["`sync.remote.outer_learning_rate` is `0`", "above 0"],
         ),

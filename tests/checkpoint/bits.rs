@@ -48,14 +48,15 @@ const REMOTES: [&str; 7] = [
 ];
 
 /// Settings that only some of the applications have something to keep for.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 9] = [
     "{model = 'bsp', values = 'bf16'}",
     "{model = 'asp', goal = 'cost', selective_barrier = 'on', function = 'absolute', values = 'int8'}",
     "{model = 'asp', momentum = 'on', overlay = 'tree', function = 'progress'}",
     "{model = 'asp', momentum = 'off', mirror_clock = 'off', floor = 'zero'}",
     "{model = 'asp', guard = {every = 2, bound = 0.0001, examples = 8}}",
-    "{model = 'local-steps', steps = 3, overlap = 2, values = 'int4', combine = 'mean', outer = 'nesterov'}",
+    "{model = 'local-steps', steps = 3, overlap = 2, density = 1.0, values = 'int4', combine = 'mean', outer = 'nesterov'}",
     "{model = 'local-steps', steps = 4, fragments = 1, guard = {every = 2, bound = 0.0001, examples = 8}}",
+    "{model = 'local-steps', steps = 2, density = 0.3, values = 'int2', combine = 'mean', outer = 'nesterov'}",
     "{model = 'tap', values = 'bf16'}",
 ];
 

@@ -19,8 +19,8 @@ mod returning_worker;
 mod stopping_worker;
 
 use gaia_core::sync::{
-    AspConfig, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, Outer, Policy,
-    RemoteSync, SspConfig, TapConfig, ValueFormat,
+    AspConfig, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, Outer, Overlap,
+    Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
 };
 use gaia_core::types::Staleness;
 
@@ -60,6 +60,8 @@ fn local_steps(steps: u64, values: ValueFormat) -> LocalStepsConfig {
         combine: Combine::Sum,
         outer: Outer::Plain,
         outer_learning_rate: 1.0,
+        overlap: Overlap::Clocks(steps - 1),
+        density: 1.0,
         ..defaults
     }
 }

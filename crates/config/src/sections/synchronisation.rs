@@ -125,7 +125,8 @@ fn local_steps(checks: &Checks<'_>, config: &LocalStepsConfig) -> Result<(), Pro
 
     let below_steps = format!(", with {steps} clocks between rounds,");
     number("sync.remote.fragments", config.fragments, 1..=steps, &below_steps)?;
-    number("sync.remote.overlap", config.overlap(), 0..=steps - 1, &below_steps)?;
+    number("sync.remote.overlap", config.most_overlap(), 0..=steps - 1, &below_steps)?;
+    checks.number("sync.remote.density", config.density, range::SHARE)?;
 
     let rate = config.outer_learning_rate;
     checks.number("sync.remote.outer_learning_rate", rate, range::OUTER_RATE)?;
@@ -211,7 +212,7 @@ pub(crate) fn choice(
 fn exchanged(checks: &Checks<'_>, values: ValueFormat) -> Result<(), Problem> {
     match values {
         ValueFormat::F32 | ValueFormat::Bf16 => Ok(()),
-        ValueFormat::Int8 | ValueFormat::Int4 => {
+        ValueFormat::Int8 | ValueFormat::Int4 | ValueFormat::Int2 => {
             let expected = one_of(&[ValueFormat::F32.name(), ValueFormat::Bf16.name()]);
             Err(checks.wrong("sync.remote.values", values.name(), expected))
         }

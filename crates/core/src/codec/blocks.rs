@@ -2,7 +2,7 @@
 //! value.
 //!
 //! The layout is that of the OCP Microscaling Formats (MX) specification v1.0 (2023): blocks of 32, a scale of type
-//! E8M0, and elements of MXINT8. The 4-bit format is the same with fewer bits. A code `q` in a block of exponent `e`
+//! E8M0, and elements of MXINT8. The formats of 4 and 2 bits are the same with fewer bits. A code `q` in a block of exponent `e`
 //! means `q·2ᵉ`, where `e` is the smallest exponent with which the block's largest value fits. So the block's largest
 //! code is above half of the largest possible one. Quantising the block again finds the same exponent and changes
 //! nothing.
@@ -45,6 +45,10 @@ impl Grid {
         Self { largest: 127.0, not_a_number: -128, carry: 0x7f_ffff - 0x7e_0000, bias: 127 + 6 };
     pub(super) const INT4: Self =
         Self { largest: 7.0, not_a_number: -8, carry: 0x7f_ffff - 0x60_0000, bias: 127 + 2 };
+    /// With the codes -1, 0 and 1 a value up to the square root of 2 times the scale counts as fitting, so that the scale
+    /// is the power of two nearest to the largest value.
+    pub(super) const INT2: Self =
+        Self { largest: 1.0, not_a_number: -2, carry: 0x7f_ffff - 0x35_04f3, bias: 127 };
 
     /// The scale with the smallest exponent with which the largest finite value fits, and whether all values are
     /// finite.
@@ -129,13 +133,17 @@ pub(super) fn write_int8(values: &[f32], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends blocks of 4-bit codes, two to a byte, the lower four bits first.
-pub(super) fn write_int4(values: &[f32], out: &mut Vec<u8>) {
+/// Appends blocks of codes of `BITS` bits, several to a byte, the lowest bits first.
+pub(super) fn write_packed<const BITS: usize>(values: &[f32], grid: Grid, out: &mut Vec<u8>) {
+    let in_a_byte = 8 / BITS;
+    let low = |code: i8| code as u8 & ((1 << BITS) - 1);
     for block in values.chunks(BLOCK) {
         let mut codes = [0; BLOCK];
-        out.push(Grid::INT4.encode(block, &mut codes[..block.len()]));
-        let pairs = codes.as_chunks::<2>().0.iter().take(block.len().div_ceil(2));
-        out.extend(pairs.map(|[low, high]| (*low & 15) as u8 | (*high << 4) as u8));
+        out.push(grid.encode(block, &mut codes[..block.len()]));
+        let bytes = codes.chunks(in_a_byte).take(block.len().div_ceil(in_a_byte));
+        out.extend(
+            bytes.map(|codes| codes.iter().rev().fold(0, |byte, code| byte << BITS | low(*code))),
+        );
     }
 }
 
@@ -151,20 +159,23 @@ pub(super) fn read_int8(section: &[u8], out: &mut Vec<f32>) -> Result<(), Decode
     Ok(())
 }
 
-/// Reads `count` values from a section whose length was checked.
-pub(super) fn read_int4(
+/// Reads `count` values with codes of `BITS` bits from a section whose length was checked.
+pub(super) fn read_packed<const BITS: usize>(
     section: &[u8],
     count: usize,
+    grid: Grid,
     out: &mut Vec<f32>,
 ) -> Result<(), DecodeError> {
     let mut codes = [0; BLOCK];
     let end = out.len() + count;
-    for block in section.chunks(1 + BLOCK / 2) {
-        for (pair, byte) in codes.as_chunks_mut::<2>().0.iter_mut().zip(&block[1..]) {
-            *pair = [(*byte << 4) as i8 >> 4, *byte as i8 >> 4];
+    for block in section.chunks(1 + BLOCK * BITS / 8) {
+        for (codes, byte) in codes.chunks_mut(8 / BITS).zip(&block[1..]) {
+            for (at, code) in codes.iter_mut().enumerate() {
+                *code = (*byte << (8 - BITS * (at + 1))) as i8 >> (8 - BITS);
+            }
         }
         let present = BLOCK.min(end - out.len());
-        Grid::INT4.decode(block[0], &codes[..present], out)?;
+        grid.decode(block[0], &codes[..present], out)?;
     }
     Ok(())
 }

@@ -182,6 +182,10 @@ fn a_block_keeps_to_its_largest_value() {
     check(ValueFormat::Int4, &[-7.0, 0.5, 1.5, 2.4], &[-7.0, 0.0, 2.0, 2.0]);
     check(ValueFormat::Int4, &[-7.01, 0.5, 1.1, 3.0], &[-8.0, 0.0, 2.0, 4.0]);
     check(ValueFormat::Int4, &[0.0; 3], &[0.0; 3]);
+    check(ValueFormat::Int2, &[-1.0, 0.5, 0.51, -0.2], &[-1.0, 0.0, 1.0, -0.0]);
+    // The scale is the power of two nearest to the largest value.
+    check(ValueFormat::Int2, &[1.41, 0.6], &[1.0, 1.0]);
+    check(ValueFormat::Int2, &[1.42, 0.6], &[2.0, 0.0]);
     let tiny = f32::from_bits(1 << 21);
     check(ValueFormat::Int8, &[3.0 * tiny, 0.4 * tiny], &[4.0 * tiny, 0.0]);
     // The largest number of all stays finite.
@@ -202,7 +206,7 @@ fn what_is_no_number_arrives_as_none_and_harms_no_neighbour() {
 
 #[test]
 fn a_scale_that_no_sender_has_is_refused() {
-    for format in [ValueFormat::Int8, ValueFormat::Int4] {
+    for format in [ValueFormat::Int8, ValueFormat::Int4, ValueFormat::Int2] {
         let mut out = Vec::new();
         let encoded = encode(Changes::Dense { start: 0, values: &[1.0; 40] }, format, &mut out);
         let (indexes, values) = out.split_at(encoded.index_bytes as usize);

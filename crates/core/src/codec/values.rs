@@ -8,7 +8,7 @@ use crate::types::packed::bytes_of;
 
 /// The format of values in bulk frames.
 ///
-/// `Int8` and `Int4` are block formats: 32 consecutive values of a frame share a scale, after the OCP Microscaling
+/// `Int8`, `Int4` and `Int2` are block formats: 32 consecutive values of a frame share a scale, after the OCP Microscaling
 /// Formats specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -21,6 +21,9 @@ pub enum ValueFormat {
     Int8,
     /// 17 bytes for 32 values. The error is at most 1/7 of the largest of them.
     Int4,
+    /// 9 bytes for 32 values, each of which is 0 or the block's scale with either sign. The error is at most half of the
+    /// largest of them. For sparse rounds, whose values differ little in size and whose errors follow in later rounds.
+    Int2,
 }
 
 impl ValueFormat {
@@ -29,7 +32,7 @@ impl ValueFormat {
     pub const BLOCK: usize = BLOCK;
 
     /// All formats, the most precise first.
-    pub const ALL: [Self; 4] = [Self::F32, Self::Bf16, Self::Int8, Self::Int4];
+    pub const ALL: [Self; 5] = [Self::F32, Self::Bf16, Self::Int8, Self::Int4, Self::Int2];
 
     /// The format's name in configuration files.
     pub fn name(self) -> &'static str {
@@ -38,6 +41,7 @@ impl ValueFormat {
             Self::Bf16 => "bf16",
             Self::Int8 => "int8",
             Self::Int4 => "int4",
+            Self::Int2 => "int2",
         }
     }
 
@@ -45,7 +49,7 @@ impl ValueFormat {
     pub fn shares_scales(self) -> bool {
         match self {
             Self::F32 | Self::Bf16 => false,
-            Self::Int8 | Self::Int4 => true,
+            Self::Int8 | Self::Int4 | Self::Int2 => true,
         }
     }
 
@@ -56,6 +60,7 @@ impl ValueFormat {
             Self::Bf16 => count * 2,
             Self::Int8 => count + count.div_ceil(BLOCK),
             Self::Int4 => count.div_ceil(2) + count.div_ceil(BLOCK),
+            Self::Int2 => count.div_ceil(4) + count.div_ceil(BLOCK),
         }
     }
 
@@ -81,6 +86,7 @@ pub fn quantise(values: &mut [f32], format: ValueFormat) {
         }
         ValueFormat::Int8 => blocks::quantise(values, Grid::INT8),
         ValueFormat::Int4 => blocks::quantise(values, Grid::INT4),
+        ValueFormat::Int2 => blocks::quantise(values, Grid::INT2),
     }
 }
 
@@ -95,7 +101,8 @@ pub(super) fn write(values: &[f32], format: ValueFormat, out: &mut Vec<u8>) {
             }
         }
         ValueFormat::Int8 => blocks::write_int8(values, out),
-        ValueFormat::Int4 => blocks::write_int4(values, out),
+        ValueFormat::Int4 => blocks::write_packed::<4>(values, Grid::INT4, out),
+        ValueFormat::Int2 => blocks::write_packed::<2>(values, Grid::INT2, out),
     }
 }
 
@@ -137,7 +144,8 @@ pub(super) fn read(
             Ok(())
         }
         ValueFormat::Int8 => blocks::read_int8(section, out),
-        ValueFormat::Int4 => blocks::read_int4(section, count, out),
+        ValueFormat::Int4 => blocks::read_packed::<4>(section, count, Grid::INT4, out),
+        ValueFormat::Int2 => blocks::read_packed::<2>(section, count, Grid::INT2, out),
     }
 }
 

@@ -71,7 +71,7 @@ impl Batch {
             let place = *index as usize;
             shared[place] = match format {
                 ValueFormat::F32 => source[place],
-                ValueFormat::Bf16 | ValueFormat::Int8 | ValueFormat::Int4 => shared[place] + sent,
+                _ => shared[place] + sent,
             };
         }
         filled

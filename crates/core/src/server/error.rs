@@ -75,6 +75,20 @@ pub enum PeerError {
         /// The shard of this server.
         expected: ShardId,
     },
+    /// A mirror says that a data center has changed a number of consecutive parameters that it cannot have changed.
+    #[error(
+        "a frame of {from} has {found} changed parameters from parameter {first} on, expected a whole number from 1 to {most}"
+    )]
+    PeerSentWrongRun {
+        /// The mirror's data center.
+        from: DcId,
+        /// The first parameter of the run.
+        first: usize,
+        /// The number in the frame.
+        found: f32,
+        /// The number of parameters from `first` to the end of the block.
+        most: usize,
+    },
     /// The frame changes a parameter of a block that it must not change.
     #[error("{from} sent parameter {index}, expected one of {expected}")]
     PeerSentForeignParameter {
@@ -149,6 +163,7 @@ impl PeerError {
             | Self::PeerSentEarlyClock { from, .. }
             | Self::PeerSentForeignShard { from, .. }
             | Self::PeerSentForeignParameter { from, .. }
+            | Self::PeerSentWrongRun { from, .. }
             | Self::PeerSentDivergedChange { from, .. }
             | Self::PeerSentWrongPart { from, .. }
             | Self::PeerRunsOtherPlan { from, .. }

@@ -11,11 +11,13 @@
 
 mod function;
 mod kernel;
+mod largest;
 mod norm;
 mod order;
 mod simd;
 
 pub use function::{Measure, Significance};
+pub use largest::Largest;
 pub use norm::rms;
 
 use std::ops::Range;

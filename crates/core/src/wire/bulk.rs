@@ -69,11 +69,14 @@ pub enum BulkKind {
     /// Changes that belong to such a copy and that the sender received after it took the copy. The last frame marks the
     /// end.
     Backlog,
+    /// The parameters that a data center's workers have changed: at the first of each run of consecutive ones, how many
+    /// the run has.
+    Changed,
 }
 
 impl BulkKind {
     /// All kinds, in the order of their numbers on the wire.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Update,
         Self::Partial,
         Self::Total,
@@ -84,6 +87,7 @@ impl BulkKind {
         Self::Copy,
         Self::CopyStep,
         Self::Backlog,
+        Self::Changed,
     ];
 
     /// The kind's name in errors.
@@ -95,6 +99,7 @@ impl BulkKind {
             Self::DrainCopy => "drain copy",
             Self::DrainResult => "drain result",
             Self::Workers => "workers",
+            Self::Changed => "changed",
             Self::Probe => "probe",
             Self::Copy => "copy",
             Self::CopyStep => "copy step",
@@ -229,6 +234,7 @@ fn format_number(format: ValueFormat) -> u8 {
         ValueFormat::Bf16 => 1,
         ValueFormat::Int8 => 2,
         ValueFormat::Int4 => 3,
+        ValueFormat::Int2 => 4,
     }
 }
 
@@ -238,6 +244,7 @@ fn format_of(number: u8) -> Result<ValueFormat, FrameError> {
         1 => Ok(ValueFormat::Bf16),
         2 => Ok(ValueFormat::Int8),
         3 => Ok(ValueFormat::Int4),
+        4 => Ok(ValueFormat::Int2),
         found => Err(FrameError::PeerSentUnknownFormat { found }),
     }
 }

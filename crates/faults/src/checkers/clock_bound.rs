@@ -125,9 +125,9 @@ fn least_of_others(view: &View<'_>, read: Clock) -> Clock {
         },
         // The age of the oldest round of a fragment that need not be finished, as the fragments are staggered.
         RemoteSync::LocalSteps(config) if config.fragments == 1 => {
-            Clock(behind(config.overlap()).0 / config.steps * config.steps)
+            Clock(behind(config.most_overlap()).0 / config.steps * config.steps)
         }
-        RemoteSync::LocalSteps(config) => behind(config.overlap() + config.steps),
+        RemoteSync::LocalSteps(config) => behind(config.most_overlap() + config.steps),
     }
 }
 

@@ -23,7 +23,8 @@ use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
 use gaia_core::sync::{
     AspConfig, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, LocalSync,
-    OnPartition, Outer, OverlayKind, Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
+    OnPartition, Outer, Overlap, OverlayKind, Policy, RemoteSync, SspConfig, TapConfig,
+    ValueFormat,
 };
 use gaia_core::topology::{DataCenter, Topology, WanLink};
 use gaia_core::types::{
@@ -353,11 +354,12 @@ fn remote(name: &str, chance: &mut Random) -> RemoteSync {
             RemoteSync::LocalSteps(LocalStepsConfig {
                 steps,
                 fragments: 1 + one_of(steps.min(3)),
-                overlap: Some(one_of(steps)),
+                overlap: Overlap::Clocks(one_of(steps)),
                 combine: if one_of(3) == 0 { Combine::Mean } else { Combine::Sum },
                 outer: if one_of(3) == 0 { Outer::Nesterov } else { Outer::Plain },
                 outer_learning_rate: 1.0,
                 values: plain,
+                density: [1.0, 0.3][one_of(2) as usize],
                 ..LocalStepsConfig::default()
             })
         }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::codec::{Changes, fills_holes, quantise};
+use crate::significance::Largest;
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, Persist, Restorer, Saved, Saver, StateError, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
+
+use super::TablePart;
 
 /// Changes to consecutive parameters, rounded to what receivers decode.
 ///
@@ -36,12 +39,45 @@ impl Part {
     /// Takes the changes of `source`, which are those of the parameters from `start` on. The rounding error stays in
     /// `source`.
     pub(in crate::server) fn take(source: &mut [f32], start: usize, format: ValueFormat) -> Self {
-        let mut indexes: Vec<u32> = (start as u32..)
-            .zip(source.iter())
-            .filter(|(_, value)| **value != 0.0)
-            .map(|(index, _)| index)
-            .collect();
+        let indexes = (start as u32..).zip(source.iter()).filter(|(_, value)| **value != 0.0);
+        let indexes = indexes.map(|(index, _)| index).collect();
+        Self::take_those(source, start, indexes, format)
+    }
 
+    /// As [`Self::take`], but of the weights only the `count` largest changes. The others stay in `source`. Changes of
+    /// statistics are all taken. `tables` are those that `source` has parts of.
+    pub(in crate::server) fn take_largest(
+        source: &mut [f32],
+        start: usize,
+        count: usize,
+        tables: &[TablePart],
+        format: ValueFormat,
+    ) -> Self {
+        let weights = tables.iter().filter(|table| !table.is_statistics);
+        let mut largest = Largest::of(weights.map(|table| &source[table.range.clone()]), count);
+
+        let mut indexes = Vec::with_capacity(count);
+        for table in tables {
+            let first = start + table.range.start;
+            for (index, value) in (first as u32..).zip(&source[table.range.clone()]) {
+                let is_taken =
+                    if table.is_statistics { *value != 0.0 } else { largest.takes(*value) };
+                if is_taken {
+                    indexes.push(index);
+                }
+            }
+        }
+
+        Self::take_those(source, start, indexes, format)
+    }
+
+    /// Takes the changes of the parameters `indexes`, and of those between them where that needs fewer bytes.
+    fn take_those(
+        source: &mut [f32],
+        start: usize,
+        mut indexes: Vec<u32>,
+        format: ValueFormat,
+    ) -> Self {
         if fills_holes(&indexes, format) {
             indexes = (indexes[0]..=indexes[indexes.len() - 1]).collect();
         }
@@ -52,11 +88,16 @@ impl Part {
         for (place, sent) in places.zip(&values) {
             source[place] = match format {
                 ValueFormat::F32 => 0.0,
-                ValueFormat::Bf16 | ValueFormat::Int8 | ValueFormat::Int4 => source[place] - sent,
+                _ => source[place] - sent,
             };
         }
 
         Self { indexes, values, format }
+    }
+
+    /// Values that are sent as they are, for ascending indexes.
+    pub(in crate::server) fn exact(indexes: Vec<u32>, values: Vec<f32>) -> Self {
+        Self { indexes, values, format: ValueFormat::F32 }
     }
 
     pub(in crate::server) fn changes(&self) -> Changes<'_> {

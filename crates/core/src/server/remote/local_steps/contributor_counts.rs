@@ -53,6 +53,17 @@ impl ContributorCounts {
         });
     }
 
+    /// Counts a range of parameters that a data center has changed. The block begins at the parameter `start`.
+    pub(super) fn on_changed(&mut self, of: DcId, start: usize, changed: Range<usize>) {
+        let (workers, known) = &mut self.changed[of.index()];
+        for place in changed.start - start..changed.end - start {
+            if known.insert(place) {
+                self.workers[place] += *workers;
+                self.grown = true;
+            }
+        }
+    }
+
     /// The counts of the block that begins at the parameter `start`, if they are due after this number of rounds.
     pub(super) fn news(&mut self, rounds: u64, start: usize) -> Option<Part> {
         let due = self.grown && rounds.is_power_of_two();

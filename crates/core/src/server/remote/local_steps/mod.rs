@@ -17,10 +17,15 @@
 //! in the copy until then. With `combine = "sum"` it is 1. With `"mean"` it is the number of all workers that change
 //! the parameter, divided by the number of those in this data center. So the copy moves as if the other workers made
 //! the same changes, and the result of the round is the mean of the copies ([`contributor_counts`]).
+//!
+//! With a `density` below 1 a part has the largest changes alone. The rest is owed to later rounds, apart from the copy
+//! ([`error_feedback`]).
 
 mod contributor_counts;
+mod error_feedback;
 mod job_link;
 mod outer;
+mod pace;
 mod rounds;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +40,7 @@ use crate::node::Lane;
 use crate::persist;
 use crate::server::blocks::sums::{Sum, add_change, add_frame};
 use crate::server::blocks::{Drain, DrainMethod, check_span};
-use crate::server::blocks::{Job, Part};
+use crate::server::blocks::{Job, Part, TablePart};
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
 use crate::server::stats::{LinkStats, Watermark};
@@ -45,8 +50,10 @@ use crate::types::{Clock, Content, DcId, Instant, ServerId, ShardLayout, Tightne
 use crate::wire::{BulkHeader, BulkKind};
 
 use contributor_counts::{ContributorCounts, Factors};
+use error_feedback::ErrorFeedback;
 use job_link::JobLink;
 use outer::OuterStep;
+use pace::Pace;
 use rounds::Rounds;
 
 /// One server's part of the rounds.
@@ -54,8 +61,10 @@ use rounds::Rounds;
 pub(super) struct LocalSteps {
     id: ServerId,
     rounds: Rounds,
-    overlap: u64,
+    pace: Pace,
     format: ValueFormat,
+    /// The tables of each block, by fragment and home.
+    tables: Vec<Vec<Vec<TablePart>>>,
     /// The factors of own changes in the copy.
     factors: Factors,
     /// The workers that change the home blocks, by fragment. Empty if factors are 1.
@@ -63,6 +72,8 @@ pub(super) struct LocalSteps {
     agreed: Vec<f32>,
     /// The changes of this data center's workers that no round includes.
     own: Vec<f32>,
+    /// What rounds have not sent, apart from the copy. `None` if rounds send all changes.
+    error_feedback: Option<ErrorFeedback>,
     /// The parameters changed since the data center's clock last advanced.
     touched: Touched,
     /// The outer optimisers of the home blocks, by fragment.
@@ -109,20 +120,32 @@ impl LocalSteps {
             Combine::Mean => (0..fragments).map(counts).collect(),
         };
 
+        let homes = (0..data_centers as u16).map(DcId);
+        let tables_of = |fragment| {
+            let blocks = homes.clone().map(|home| rounds.block(fragment, home));
+            blocks.map(|block| TablePart::all_in(&config.layout, &block)).collect()
+        };
+        let tables: Vec<Vec<Vec<TablePart>>> = (0..fragments).map(tables_of).collect();
+        let outer = (0..fragments).map(|fragment| {
+            let tables = tables[fragment][dc.index()].clone();
+            OuterStep::new(local_steps, rounds.block(fragment, dc).len(), tables)
+        });
+        let error_feedback = local_steps
+            .is_sparse()
+            .then(|| ErrorFeedback::new(local_steps.density, local_steps.values, parameters));
+
         Self {
             id: config.id,
-            overlap: local_steps.overlap(),
+            pace: Pace::new(local_steps, fragments),
             format: local_steps.values,
             factors: Factors::new(local_steps.combine, config, parameters),
             contributors,
             agreed: store.values().to_vec(),
             own: vec![0.0; parameters],
+            error_feedback,
             touched: Touched::none(parameters),
-            outer: (0..fragments)
-                .map(|fragment| {
-                    OuterStep::new(local_steps, &config.layout, &rounds.block(fragment, dc))
-                })
-                .collect(),
+            outer: outer.collect(),
+            tables,
             sums: BTreeMap::new(),
             completed: vec![0; fragments],
             wish: Tightness::NONE,
@@ -147,7 +170,8 @@ impl RemoteModel for LocalSteps {
     }
 
     /// Begins the round of this clock, if a fragment has one.
-    fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: ClockFacts) {
+    fn on_clock(&mut self, now: Instant, finished: Clock, store: &mut ShardStore, _: ClockFacts) {
+        self.pace.on_clock(now);
         for (to, link) in &mut self.links {
             let blocks = (0..self.rounds.fragments).map(|at| self.rounds.block(at, *to));
             let changes = blocks.map(|block| self.touched.count_range(block)).sum::<usize>();
@@ -157,18 +181,18 @@ impl RemoteModel for LocalSteps {
 
         let fragment = self.rounds.fragment_at(finished);
         if let Some(fragment) = fragment.filter(|fragment| self.next[*fragment] == finished) {
-            self.begin_round(fragment, finished, store);
+            self.begin_round(now, fragment, finished, store);
         }
     }
 
     /// A round must be finished `overlap` clocks after it began, and before the fragment's next round.
     fn gate(&self, clock: Clock, _: &ShardRows, _: &ShardStore) -> Gate {
-        let late = |due: &Clock| {
-            let overlap =
-                self.overlap.min(self.rounds.after(*due).ahead_of(*due).saturating_sub(1));
-            due.0.saturating_add(overlap) <= clock.0
-        };
-        for due in &self.due {
+        for (fragment, due) in self.due.iter().enumerate() {
+            let late = |due: &Clock| {
+                let before_next = self.rounds.after(*due).ahead_of(*due).saturating_sub(1);
+                let overlap = self.pace.overlap(fragment).min(before_next);
+                due.0.saturating_add(overlap) <= clock.0
+            };
             if let Some(home) = due.iter().position(late) {
                 return Gate::Closed(WaitReason::Updates { from: self.awaited(home, due[home]) });
             }
@@ -182,7 +206,7 @@ impl RemoteModel for LocalSteps {
 
     fn on_bulk(
         &mut self,
-        _: Instant,
+        now: Instant,
         from: DcId,
         header: &BulkHeader,
         changes: Changes<'_>,
@@ -199,9 +223,12 @@ impl RemoteModel for LocalSteps {
 
         match header.kind {
             _ if stray => return unexpected("a run without a guard"),
-            BulkKind::Partial => self.on_partial(from, header, changes, store)?,
-            BulkKind::Total => self.on_total(from, header, changes, store)?,
-            BulkKind::Workers if !self.contributors.is_empty() => {
+            BulkKind::Partial => self.on_partial(now, from, header, changes, store)?,
+            BulkKind::Total => self.on_total(now, from, header, changes, store)?,
+            BulkKind::Changed if self.tells_what_it_changes() => {
+                self.on_changed(from, header.clock, changes)?;
+            }
+            BulkKind::Workers if !self.adds_up() => {
                 self.check_from_home(from, header.clock, changes)?;
                 self.factors.on_workers(changes);
             }
@@ -293,12 +320,14 @@ persist! {
             Self {
                 id,
                 rounds,
-                overlap: _,
+                pace,
                 format: _,
+                tables: _,
                 factors,
                 contributors,
                 agreed,
                 own,
+                error_feedback,
                 touched,
                 outer,
                 sums,
@@ -322,7 +351,11 @@ persist! {
             walk.tensor("agreed", Content::Values, agreed)?;
             let parameters = agreed.len();
             walk.tensor("own", Content::Changes, own)?;
+            if let Some(error_feedback) = error_feedback {
+                walk.part("error_feedback", error_feedback, ())?;
+            }
             walk.flatten(touched, ("touched", parameters))?;
+            walk.flatten(pace, ())?;
             for (fragment, outer) in (0..).zip(outer) {
                 walk.part(format_args!("outer.{fragment}"), outer, ())?;
             }
@@ -350,17 +383,27 @@ persist! {
 
 impl LocalSteps {
     /// Begins a round: takes this data center's part from its own changes.
-    fn begin_round(&mut self, fragment: usize, clock: Clock, store: &mut ShardStore) {
-        self.next[fragment] = self.rounds.after(clock);
+    fn begin_round(&mut self, now: Instant, fragment: usize, clock: Clock, store: &mut ShardStore) {
+        let next = self.rounds.after(clock);
+        self.next[fragment] = next;
+        self.pace.on_begun(now, fragment, next.ahead_of(clock));
+
+        if self.tells_what_it_changes() && (self.completed[fragment] + 1).is_power_of_two() {
+            self.tell_what_it_changes(fragment, clock);
+        }
         for home in (0..self.rounds.data_centers as u16).map(DcId) {
             let block = self.rounds.block(fragment, home);
-            let source = &mut self.own[block.clone()];
-            let part = Part::take(source, block.start, self.format);
-            for (place, left) in block.clone().zip(source) {
-                if *left != 0.0 {
-                    self.touched.insert(place);
+            let own = &mut self.own[block.clone()];
+            let part = match &mut self.error_feedback {
+                Some(error_feedback) => {
+                    error_feedback.take(own, block, &self.tables[fragment][home.index()])
                 }
-            }
+                None => {
+                    let part = Part::take(own, block.start, self.format);
+                    self.touched.insert_nonzero(block.start, own);
+                    part
+                }
+            };
             match self.links.get_mut(&home) {
                 Some(link) => {
                     let mut job = Job::new(BulkKind::Partial, clock, Arc::new(part));
@@ -373,25 +416,73 @@ impl LocalSteps {
 
         let wish = self.wish;
         self.sum(clock).wish(wish);
-        self.complete_part(self.id.dc, fragment, clock, store);
+        self.complete_part(now, self.id.dc, fragment, clock, store);
+    }
+
+    /// Whether homes must be told which parameters this data center changes, since sparse parts do not show it.
+    fn tells_what_it_changes(&self) -> bool {
+        self.error_feedback.is_some() && !self.adds_up()
+    }
+
+    /// Whether rounds add up changes, and agree on no mean.
+    fn adds_up(&self) -> bool {
+        self.contributors.is_empty()
+    }
+
+    /// Tells homes which parameters this data center has changed for the first time.
+    fn tell_what_it_changes(&mut self, fragment: usize, clock: Clock) {
+        for home in (0..self.rounds.data_centers as u16).map(DcId) {
+            let block = self.rounds.block(fragment, home);
+            let Some(error_feedback) = &mut self.error_feedback else { return };
+            let own = &self.own[block.clone()];
+            let Some(changed) = error_feedback.first_changed(own, block.clone()) else { continue };
+            match self.links.get_mut(&home) {
+                Some(link) => link.push(Job::new(BulkKind::Changed, clock, Arc::new(changed))),
+                None => changed.changes().for_each(|first, count| {
+                    let changed = first..first + count as usize;
+                    self.contributors[fragment].on_changed(home, block.start, changed);
+                }),
+            }
+        }
+    }
+
+    /// Handles the parameters that a data center has changed for the first time.
+    fn on_changed(
+        &mut self,
+        from: DcId,
+        clock: Clock,
+        changes: Changes<'_>,
+    ) -> Result<(), PeerError> {
+        let fragment = self.fragment_of_part(from, clock)?;
+        let block = self.rounds.block(fragment, self.id.dc);
+        check_span(from, changes, &block)?;
+
+        let mut wrong = Ok(());
+        changes.for_each(|first, found| {
+            let most = block.end - first;
+            if found < 1.0 || found > most as f32 || found.fract() != 0.0 || found.is_nan() {
+                wrong = Err(PeerError::PeerSentWrongRun { from, first, found, most });
+            }
+        });
+        wrong?;
+
+        let counts = &mut self.contributors[fragment];
+        changes.for_each(|first, count| {
+            counts.on_changed(from, block.start, first..first + count as usize);
+        });
+        Ok(())
     }
 
     fn on_partial(
         &mut self,
+        now: Instant,
         from: DcId,
         header: &BulkHeader,
         changes: Changes<'_>,
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         let clock = header.clock;
-        let expected = |fragment: usize| self.links[&from].parts[fragment];
-        let fragment = self.fragment_of(from, clock, expected)?;
-
-        // A data center begins a round once it has finished the one before. Then this home has sent it the step.
-        let open = self.due[fragment][self.id.dc.index()];
-        if clock > open {
-            return Err(PeerError::PeerSentEarlyClock { from, found: clock, below: open.next() });
-        }
+        let fragment = self.fragment_of_part(from, clock)?;
         check_span(from, changes, &self.rounds.block(fragment, self.id.dc))?;
 
         self.add_part(from, fragment, clock, changes);
@@ -400,22 +491,36 @@ impl LocalSteps {
             if let Some(link) = self.links.get_mut(&from) {
                 link.parts[fragment] = self.rounds.after(clock);
             }
-            self.complete_part(from, fragment, clock, store);
+            self.complete_part(now, from, fragment, clock, store);
         }
         Ok(())
     }
 
+    /// The fragment of a part. Checks that the part is the next one of its data center.
+    fn fragment_of_part(&self, from: DcId, clock: Clock) -> Result<usize, PeerError> {
+        let expected = |fragment: usize| self.links[&from].parts[fragment];
+        let fragment = self.fragment_of(from, clock, expected)?;
+
+        // A data center begins a round once it has finished the one before. Then this home has sent it the step.
+        let open = self.due[fragment][self.id.dc.index()];
+        if clock > open {
+            return Err(PeerError::PeerSentEarlyClock { from, found: clock, below: open.next() });
+        }
+        Ok(fragment)
+    }
+
     fn on_total(
         &mut self,
+        now: Instant,
         from: DcId,
         header: &BulkHeader,
         changes: Changes<'_>,
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         let fragment = self.check_from_home(from, header.clock, changes)?;
-        add_frame(&mut self.agreed, changes);
+        self.add_step(fragment, changes);
         if header.last {
-            self.finish(from, fragment, header.clock, store);
+            self.finish(now, from, fragment, header.clock, store);
         }
         Ok(())
     }
@@ -463,7 +568,14 @@ impl LocalSteps {
     }
 
     /// Marks a data center's part as complete. With the last of them the home takes the outer step.
-    fn complete_part(&mut self, of: DcId, fragment: usize, clock: Clock, store: &mut ShardStore) {
+    fn complete_part(
+        &mut self,
+        now: Instant,
+        of: DcId,
+        fragment: usize,
+        clock: Clock,
+        store: &mut ShardStore,
+    ) {
         if !self.sum(clock).complete(of) {
             return;
         }
@@ -483,9 +595,9 @@ impl LocalSteps {
         }
 
         let step = self.outer[fragment].step(&total.values, start);
-        add_frame(&mut self.agreed, step.changes());
+        self.add_step(fragment, step.changes());
         self.send_to_all(BulkKind::Total, clock, step);
-        self.finish(self.id.dc, fragment, clock, store);
+        self.finish(now, self.id.dc, fragment, clock, store);
     }
 
     fn send_to_all(&mut self, kind: BulkKind, clock: Clock, part: Part) {
@@ -495,15 +607,38 @@ impl LocalSteps {
         }
     }
 
+    /// Adds changes of a home's step to the agreed values.
+    fn add_step(&mut self, fragment: usize, changes: Changes<'_>) {
+        let squares = changes.values().iter().map(|change| f64::from(*change).powi(2));
+        self.pace.on_step(fragment, squares.sum());
+        add_frame(&mut self.agreed, changes);
+    }
+
     /// A home's step of a round is in the agreed values. Sets the copy to these plus the own changes that no round
     /// includes.
-    fn finish(&mut self, home: DcId, fragment: usize, clock: Clock, store: &mut ShardStore) {
-        self.due[fragment][home.index()] = self.rounds.after(clock);
+    fn finish(
+        &mut self,
+        now: Instant,
+        home: DcId,
+        fragment: usize,
+        clock: Clock,
+        store: &mut ShardStore,
+    ) {
         let block = self.rounds.block(fragment, home);
-        let values = &mut store.values_mut()[block.clone()];
-        values.copy_from_slice(&self.agreed[block.clone()]);
-        for ((value, own), place) in values.iter_mut().zip(&self.own[block.clone()]).zip(block) {
+        let values = store.values_mut()[block.clone()].iter_mut();
+        let changes = self.agreed[block.clone()].iter().zip(&self.own[block.clone()]);
+        let mut correction = 0.0;
+        for ((value, (agreed, own)), place) in values.zip(changes).zip(block) {
+            let before = std::mem::replace(value, *agreed);
             add_change(value, self.factors.of(place) * own);
+            correction += f64::from(before - *value).powi(2);
+        }
+        self.pace.on_corrected(fragment, correction);
+
+        let after = self.rounds.after(clock);
+        self.due[fragment][home.index()] = after;
+        if self.due[fragment].iter().all(|due| *due == after) {
+            self.pace.on_finished(now, fragment);
         }
     }
 
@@ -511,11 +646,11 @@ impl LocalSteps {
         let Some(method) = self.draining else { return };
         if !self.drain.is_started() && self.is_between_rounds() {
             let copy = match method {
-                DrainMethod::Mean => store.values().to_vec(),
+                DrainMethod::Mean => self.with_owed(store.values()),
                 DrainMethod::Residuals => self.with_residuals(),
             };
-            let own = &self.own;
-            self.drain.start(&copy, |_, range| own[range].to_vec());
+            let residuals = self.residuals();
+            self.drain.start(&copy, |_, range| residuals[range].to_vec());
         }
 
         if self.drain.is_started() {
@@ -523,9 +658,31 @@ impl LocalSteps {
         }
     }
 
-    /// The agreed values, plus the own changes that no round includes, plus the rounding errors of the home blocks.
+    /// The own changes that no round includes, with what earlier rounds have not sent.
+    fn residuals(&self) -> Vec<f32> {
+        let mut residuals = self.own.clone();
+        if let Some(error_feedback) = &self.error_feedback {
+            let owed = residuals.iter_mut().zip(error_feedback.owed());
+            owed.for_each(|(residual, owed)| *residual += owed);
+        }
+        residuals
+    }
+
+    /// A copy, with what it owes where changes add up, such as counts. Where rounds agree on a mean, what is owed stays
+    /// out: a network that is trained with momentum is worse with all of it at once.
+    fn with_owed(&self, copy: &[f32]) -> Vec<f32> {
+        let mut values = copy.to_vec();
+        if let Some(error_feedback) = self.error_feedback.as_ref().filter(|_| self.adds_up()) {
+            for (value, owed) in values.iter_mut().zip(error_feedback.owed()) {
+                add_change(value, *owed);
+            }
+        }
+        values
+    }
+
+    /// The agreed values, plus the residuals, plus what the steps of the home blocks have not sent.
     fn with_residuals(&self) -> Vec<f32> {
-        let mut values = self.own.clone();
+        let mut values = self.residuals();
         for (fragment, outer) in self.outer.iter().enumerate() {
             let block = self.rounds.block(fragment, self.id.dc);
             for (value, lost) in values[block].iter_mut().zip(outer.lost()) {

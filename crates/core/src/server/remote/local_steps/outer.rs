@@ -1,11 +1,9 @@
 //! The outer step: the change that all data centers add after a round.
 
-use std::ops::Range;
-
 use crate::persist;
-use crate::server::blocks::Part;
+use crate::server::blocks::{Part, TablePart};
 use crate::sync::{LocalStepsConfig, Outer, ValueFormat};
-use crate::types::{Content, ShardLayout};
+use crate::types::Content;
 
 /// The outer optimiser of one home block.
 ///
@@ -18,21 +16,21 @@ pub(super) struct OuterStep {
     momentum: f32,
     /// `v`. Empty without momentum.
     velocity: Vec<f32>,
-    /// The rounding error of the steps before, which is added to the next.
+    /// What the steps before have not sent, such as their rounding error. It is added to the next.
     lost: Vec<f32>,
     format: ValueFormat,
-    /// The parameters of each table in the block, from its first on, and whether they are statistics.
-    tables: Vec<(Range<usize>, bool)>,
+    tables: Vec<TablePart>,
+    /// Whether a step is as sparse as the changes of its round.
+    is_sparse: bool,
 }
 
 impl OuterStep {
-    /// The outer optimiser of a block of a shard.
+    /// The outer optimiser of a block of this many parameters, whose tables these are.
     pub(super) fn new(
         config: &LocalStepsConfig,
-        layout: &ShardLayout,
-        block: &Range<usize>,
+        parameters: usize,
+        tables: Vec<TablePart>,
     ) -> Self {
-        let parameters = block.len();
         let velocity = match config.outer {
             Outer::Plain => Vec::new(),
             Outer::Nesterov => vec![0.0; parameters],
@@ -43,13 +41,17 @@ impl OuterStep {
             velocity,
             lost: vec![0.0; parameters],
             format: config.values,
-            tables: tables_in(layout, block),
+            tables,
+            is_sparse: config.is_sparse(),
         }
     }
 
     /// The rounded step for a round's change. The block begins at the parameter `start`.
+    ///
+    /// If rounds are sparse, the step has at most as many parameters as the change: those that are owed the most. The
+    /// others are owed to later rounds, since momentum moves parameters that a round does not change, too.
     pub(super) fn step(&mut self, change: &[f32], start: usize) -> Part {
-        for (range, is_statistics) in &self.tables {
+        for TablePart { range, is_statistics } in &self.tables {
             let lost = &mut self.lost[range.clone()];
             let places = lost.iter_mut().zip(&change[range.clone()]);
             if *is_statistics {
@@ -63,31 +65,23 @@ impl OuterStep {
                 }
             }
         }
+        if self.is_sparse {
+            let count = change.iter().filter(|change| **change != 0.0).count();
+            return Part::take_largest(&mut self.lost, start, count, &self.tables, self.format);
+        }
         Part::take(&mut self.lost, start, self.format)
     }
 
-    /// The rounding error of the steps so far.
+    /// What the steps so far have not sent.
     pub(super) fn lost(&self) -> &[f32] {
         &self.lost
     }
 }
 
-/// The parameters of each table in a block of a shard, from its first on, and whether they are statistics.
-fn tables_in(layout: &ShardLayout, block: &Range<usize>) -> Vec<(Range<usize>, bool)> {
-    let model = layout.model();
-    let within = model.table_ids().map(|table| {
-        let own = layout.table_range(table);
-        let (start, end) = (own.start.max(block.start), own.end.min(block.end));
-        (start.saturating_sub(block.start)..end.saturating_sub(block.start), table)
-    });
-    let found = within.filter(|(range, _)| !range.is_empty());
-    found.map(|(range, table)| (range, model.is_statistics(table))).collect()
-}
-
 persist! {
     impl Persist<()> for OuterStep {
         fn walk(
-            Self { rate: _, momentum: _, velocity, lost, format: _, tables: _ },
+            Self { rate: _, momentum: _, velocity, lost, format: _, tables: _, is_sparse: _ },
             walk,
             (),
         ) {
@@ -102,7 +96,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::types::{ModelLayout, ShardId, TableId, TableLayout};
+    use crate::types::{ModelLayout, ShardId, ShardLayout, TableId, TableLayout};
 
     #[test]
     fn weights_have_momentum_and_statistics_have_none() {
@@ -114,11 +108,12 @@ mod tests {
             outer_learning_rate: 0.5,
             outer_momentum: 0.5,
             values: ValueFormat::F32,
+            density: 1.0,
             ..LocalStepsConfig::default()
         };
 
         // The block has the last of the weights, and all statistics.
-        let mut outer = OuterStep::new(&config, &layout, &(1..4));
+        let mut outer = OuterStep::new(&config, 3, TablePart::all_in(&layout, &(1..4)));
         let mut stepped = |change: [f32; 3]| {
             let mut values = [0.0; 4];
             outer.step(&change, 1).changes().for_each(|index, value| values[index] = value);
@@ -127,5 +122,34 @@ mod tests {
         assert_eq!(stepped([1.0, 1.0, -2.0]), [0.0, 0.75, 1.0, -2.0]);
         assert_eq!(stepped([0.0, 0.0, 0.0]), [0.0, 0.125, 0.0, 0.0]);
         assert_eq!(stepped([0.0, 4.0, 0.0]), [0.0, 0.0625, 4.0, 0.0]);
+    }
+
+    /// `v ← v/2 + g`, and what is owed grows by `g + v/2` in each round.
+    #[test]
+    fn a_sparse_step_is_as_sparse_as_its_change_and_owes_the_rest() {
+        let model = Arc::new(ModelLayout::new(vec![TableLayout {
+            name: "weights".into(),
+            rows: 3,
+            width: 1,
+        }]));
+        let layout = ShardLayout::new(model, ShardId(0), 1);
+        let config = LocalStepsConfig {
+            outer_learning_rate: 1.0,
+            outer_momentum: 0.5,
+            values: ValueFormat::F32,
+            density: 0.5,
+            ..LocalStepsConfig::default()
+        };
+
+        let mut outer = OuterStep::new(&config, 3, TablePart::all_in(&layout, &(0..3)));
+        let mut stepped = |change: [f32; 3]| {
+            let mut values = [0.0; 3];
+            outer.step(&change, 0).changes().for_each(|index, value| values[index] = value);
+            values
+        };
+        assert_eq!(stepped([4.0, 0.0, 0.0]), [6.0, 0.0, 0.0]);
+        assert_eq!(stepped([0.0, 0.5, 0.0]), [1.0, 0.0, 0.0], "momentum moves it further");
+        assert_eq!(stepped([0.0, 0.0, 0.0]), [0.0, 0.0, 0.0]);
+        assert_eq!(outer.lost(), [0.5, 0.75 + 0.125, 0.0]);
     }
 }

@@ -1,0 +1,28 @@
+//! The tables that a block has parts of.
+
+use std::ops::Range;
+
+use crate::types::ShardLayout;
+
+/// The part of a table that lies in a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::server) struct TablePart {
+    /// Its parameters. The first parameter of the block is 0.
+    pub(in crate::server) range: Range<usize>,
+    /// Whether they are statistics, which copies take the mean of, and not weights.
+    pub(in crate::server) is_statistics: bool,
+}
+
+impl TablePart {
+    /// The parts of tables in a block of a shard, ascending. Together they are the block.
+    pub(in crate::server) fn all_in(layout: &ShardLayout, block: &Range<usize>) -> Vec<Self> {
+        let model = layout.model();
+        let parts = model.table_ids().map(|table| {
+            let own = layout.table_range(table);
+            let (start, end) = (own.start.max(block.start), own.end.min(block.end));
+            let range = start.saturating_sub(block.start)..end.saturating_sub(block.start);
+            Self { range, is_statistics: model.is_statistics(table) }
+        });
+        parts.filter(|part| !part.range.is_empty()).collect()
+    }
+}

@@ -12,6 +12,7 @@ mod copies;
 pub mod cost;
 mod digest;
 pub mod emulated;
+mod in_parallel;
 mod interrupted;
 pub mod real;
 mod recorder;
@@ -29,6 +30,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tracing::{info, warn};
+
+pub use self::in_parallel::{in_parallel, processors};
 
 use self::cluster::Blueprint;
 use self::trained::Figures;

@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::EvaluationError;
@@ -139,33 +138,9 @@ impl Finished {
 
 /// Calls `work` for each job, on as many threads as there are processors, and returns the results in the order of the
 /// jobs. After a failure no further job begins.
-///
-/// The threads are not rayon's: a rayon thread that waits for a sum would steal a whole other run, and the measured
-/// times of both would be wrong.
 pub(super) fn in_parallel<J: Sync, R: Send>(
     jobs: &[J],
     work: impl Fn(&J) -> Result<R, EvaluationError> + Sync,
 ) -> Result<Vec<R>, EvaluationError> {
-    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(usize, Result<R, EvaluationError>)>> = Mutex::default();
-    thread::scope(|scope| {
-        for _ in 0..threads.min(jobs.len()) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(job) = jobs.get(at) else { break };
-                    let result = work(job);
-                    if result.is_err() {
-                        next.store(jobs.len(), Ordering::Relaxed);
-                    }
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
-                }
-            });
-        }
-    });
-
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
+    gaia_driver::in_parallel(jobs, gaia_driver::processors(), work)
 }

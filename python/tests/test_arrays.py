@@ -300,6 +300,20 @@ def test_the_command_line_compares_and_checks_a_script(tmp_path):
     assert json.loads(checked.stdout)["app"] == "external"
 
 
+def test_the_command_line_plans_for_a_script(tmp_path):
+    script, run = EXAMPLES / "least_squares.py", EXAMPLES / "regions.toml"
+    settings = ["--set", "compute.examples_per_second=20000", "--budget", "20", "--json"]
+    ended = command("plan", run, "--script", script, *settings, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    plan = json.loads(ended.stdout[ended.stdout.index("{"):])
+    verdicts = {row["candidate"]: row["verdict"]["is"] for row in plan["rows"]}
+    assert plan["rows"][0]["is_own"] and {"bsp", "rounds 10"} <= verdicts.keys(), verdicts
+    assert plan["choice"]["candidate"] in verdicts and "reached" in verdicts.values()
+    # The script of one simulation does not disturb the next: the plan repeats.
+    again = command("plan", run, "--script", script, *settings, cwd=tmp_path)
+    assert again.stdout == ended.stdout
+
+
 def test_the_command_line_names_what_fails(tmp_path):
     run = EXAMPLES / "regions.toml"
     missing = command("train", run, "--script", "nothing.py", cwd=tmp_path)

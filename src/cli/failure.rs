@@ -10,6 +10,7 @@ use gaia_data::DataError;
 use gaia_deploy::DeployError;
 use gaia_driver::RunError;
 use gaia_paper::EvaluationError;
+use gaia_planner::PlannerError;
 use gaia_report::ReportError;
 
 /// Why a verb did not get done, and whose doing it is.
@@ -71,6 +72,14 @@ impl Failure {
         match error {
             EvaluationError::Config(error) => Self::Config(error),
             other => Self::Evaluation(other),
+        }
+    }
+
+    /// A plan that could not be made; a setting that is wrong is shown as in every other verb.
+    pub(crate) fn planning(error: PlannerError) -> Self {
+        match error {
+            PlannerError::Config(error) => Self::Config(error),
+            other => Self::run(other),
         }
     }
 

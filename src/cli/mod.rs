@@ -16,6 +16,7 @@ mod log;
 mod node;
 mod node_data;
 mod paper;
+mod plan;
 mod predict;
 mod report;
 mod signals;
@@ -57,6 +58,9 @@ enum Verb {
     /// Run the same training with several remote models over several WANs, and compare the results
     #[command(after_help = COMPARE_HELP)]
     Compare(CompareFlags),
+    /// Predict which remote model suits a run, what it will cost and how it scales, by short simulations
+    #[command(after_help = plan::PLAN_HELP, mut_arg("out", plan::out_help), mut_arg("driver", |driver| driver.hide(true)))]
+    Plan(PlanFlags),
     /// Repeat the evaluation of the Gaia paper, and compare the results with the published ones
     #[command(after_help = PAPER_HELP)]
     Paper(PaperFlags),
@@ -175,6 +179,21 @@ pub(crate) struct CompareFlags {
     /// one data center [default: the WAN of the run file]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) wan: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanFlags {
+    #[command(flatten)]
+    pub(crate) run: RunFlags,
+    /// The objective at which candidates are compared [default: stop.objective, or what the best candidate holds]
+    #[arg(long, value_name = "OBJECTIVE", allow_negative_numbers = true)]
+    pub(crate) target: Option<f64>,
+    /// The clocks for which each candidate is simulated at most
+    #[arg(long, value_name = "CLOCKS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
+    pub(crate) budget: u64,
+    /// Show how a data center scales with workers and servers, and simulate nothing
+    #[arg(long, conflicts_with_all = ["target", "budget"])]
+    pub(crate) scaling: bool,
 }
 
 #[derive(Debug, Args)]
@@ -356,6 +375,7 @@ fn execute(
         Verb::Compare(flags) => {
             compare::compare(flags, applications, terminal).map(|()| Done::Whole)
         }
+        Verb::Plan(flags) => plan::plan(flags, applications, terminal).map(|()| Done::Whole),
         Verb::Paper(flags) => paper::paper(flags, terminal).map(|()| Done::Whole),
         Verb::Check(flags) => check::check(flags, applications, terminal).map(|()| Done::Whole),
         Verb::Init(flags) => init::init(flags, applications, terminal).map(|()| Done::Whole),
@@ -396,6 +416,7 @@ impl Verb {
             Self::Init(flags) => &flags.run.output,
             Self::Node(flags) => &flags.run.output,
             Self::Compare(flags) => &flags.run.output,
+            Self::Plan(flags) => &flags.run.output,
             Self::Paper(flags) => &flags.output,
             Self::Certs(verb) => verb.output(),
             Self::Deploy(verb) => verb.output(),
@@ -454,6 +475,7 @@ const AFTER_HELP: &str = "\
 Examples:
   gaia train config/run/quickstart.toml
   gaia check config/run/movielens.toml --set app.data.path=ratings.csv
+  gaia plan config/run/quickstart.toml
   gaia compare config/run/movielens.toml --remote bsp,asp --wan lan,gaia-2016-ec2-all
 
 Exit codes:

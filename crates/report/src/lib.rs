@@ -6,7 +6,7 @@
 //! convergence, the traffic on WAN links and its cost.
 //!
 //! The rooms, from the bottom up: `text/`, `directory/`, `comparison`, `chart/`, `terminal/` and `live/`, `page/`,
-//! [`paper`].
+//! [`paper`], [`plan`].
 
 #![warn(missing_docs)]
 
@@ -16,6 +16,7 @@ mod directory;
 mod live;
 mod page;
 pub mod paper;
+pub mod plan;
 mod terminal;
 mod text;
 
@@ -25,6 +26,11 @@ pub use live::{DcPlan, Live, LiveMode, LivePlan, Recorder, Waiting};
 pub use terminal::{
     Paint, TrainedEvaluation, comparison_block, evaluation_block, highlights_block, run_block,
 };
+
+/// Figures as every page and every line shows them.
+pub mod figures {
+    pub use crate::text::numbers::{bytes, dollars, objective, seconds, times};
+}
 
 use directory::{COMPARE, COMPARE_PAGE, HIGHLIGHTS, PAGE, PICTURE, RUN_TOML, SUMMARY};
 use gaia_telemetry::{Progress, Summary};

@@ -151,6 +151,17 @@ impl Plan {
         let header = if self.app.is_some() { HEADER } else { HEADER_WITHOUT_APP };
         format!("{header}{body}")
     }
+
+    /// The settings between data centers as the `[sync.remote]` of a run file, every default resolved.
+    ///
+    /// # Panics
+    /// Never: as [`Self::to_toml`].
+    pub fn remote_toml(&self) -> String {
+        let remote = ResolvedRemote::from(&self.remote);
+        let text =
+            toml::to_string(&BTreeMap::from([("sync", BTreeMap::from([("remote", remote)]))]));
+        text.expect("a plan holds only values that TOML can represent")
+    }
 }
 
 impl<'p> From<&'p RemoteSync> for ResolvedRemote<'p> {

@@ -214,6 +214,25 @@ impl RunFile {
         Ok(changed)
     }
 
+    /// The same run with this `[sync.remote]` in place of its own: keys and values as TOML, `model` among them.
+    ///
+    /// # Errors
+    /// Where a setting is no TOML value that can stand there. Values are checked by [`RunFile::plan`].
+    pub fn with_remote_settings(&self, settings: &[(&str, &str)]) -> Result<Self, ConfigError> {
+        let mut changed = self.clone();
+        let sync = changed.root.at_mut(&["sync"]).and_then(Node::as_table_mut);
+        if let Some(sync) = sync {
+            sync.remove("remote");
+        }
+        for (key, value) in settings {
+            let flag = Override::flag("a candidate's", &format!("sync.remote.{key}"), value);
+            let source = changed.add_flag(&flag);
+            let applied = flag.apply(source, &mut changed.root);
+            applied.map_err(|problem| changed.sources.error(problem))?;
+        }
+        Ok(changed)
+    }
+
     /// Whether the value of a key is this path, made absolute.
     pub fn names(&self, key: &str, path: &Path) -> bool {
         self.root.at(key).and_then(Node::as_str).is_some_and(|named| Path::new(named) == path)

@@ -3,7 +3,7 @@
 use crate::text::numbers;
 
 /// Appends a line to a block, without the spaces at its end.
-pub(super) fn line(block: &mut String, text: &str) {
+pub(crate) fn line(block: &mut String, text: &str) {
     block.push_str(text.trim_end());
     block.push('\n');
 }

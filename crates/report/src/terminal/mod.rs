@@ -10,5 +10,6 @@ mod run;
 
 pub use comparison::comparison_block;
 pub use evaluation::{TrainedEvaluation, evaluation_block};
+pub(crate) use lines::line;
 pub use paint::Paint;
 pub use run::{highlights_block, run_block};

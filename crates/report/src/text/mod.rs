@@ -6,4 +6,4 @@ pub(crate) mod numbers;
 pub(crate) mod phrases;
 mod table;
 
-pub(crate) use table::{TextTable, WIDTH, fitted, plain};
+pub(crate) use table::{TextTable, WIDTH, fitted, plain, wrapped};

@@ -23,7 +23,7 @@ pub(crate) fn significant(value: f64, digits: usize) -> String {
 }
 
 /// An objective, a loss or a metric.
-pub(crate) fn objective(value: f64) -> String {
+pub fn objective(value: f64) -> String {
     significant(value, 4)
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn target(value: f64) -> String {
 }
 
 /// A length of time, from microseconds to days.
-pub(crate) fn seconds(value: f64) -> String {
+pub fn seconds(value: f64) -> String {
     if !value.is_finite() {
         return NONE.into();
     }
@@ -50,7 +50,7 @@ pub(crate) fn seconds(value: f64) -> String {
 }
 
 /// An amount of data, in decimal units.
-pub(crate) fn bytes(value: u64) -> String {
+pub fn bytes(value: u64) -> String {
     if value < 1_000 {
         return format!("{value} B");
     }
@@ -87,7 +87,7 @@ pub(crate) fn bandwidth(bits_per_second: f64) -> String {
 }
 
 /// US dollars; cents where there are any, else two significant digits.
-pub(crate) fn dollars(value: f64) -> String {
+pub fn dollars(value: f64) -> String {
     match value {
         ..=0.0 => "$0".into(),
         ..0.000_01 => "<$0.00001".into(),
@@ -114,7 +114,7 @@ pub(crate) fn percent(share: f64) -> String {
 }
 
 /// A ratio, as `4.08×`.
-pub(crate) fn times(ratio: f64) -> String {
+pub fn times(ratio: f64) -> String {
     match ratio {
         _ if !ratio.is_finite() => NONE.into(),
         ..9.95 => format!("{ratio:.2}×"),

@@ -62,6 +62,22 @@ pub(crate) fn fitted(text: &str, width: usize) -> String {
     truncate_str(&plain(text), width, "…").into_owned()
 }
 
+/// The text in lines of at most so many columns, broken between words.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in plain(text).split(' ') {
+        let last = lines.len() - 1;
+        if lines[last].is_empty() {
+            lines[last] = fitted(word, width);
+        } else if measure_text_width(&lines[last]) + 1 + measure_text_width(word) <= width {
+            lines[last] = format!("{} {word}", lines[last]);
+        } else {
+            lines.push(fitted(word, width));
+        }
+    }
+    lines
+}
+
 const GUTTER: &str = "  ";
 const FIRST_MIN: usize = 8;
 
@@ -78,6 +94,12 @@ mod tests {
         let (head, rows) = table.lines(20);
         assert_eq!(head, "link           bytes");
         assert_eq!(rows, ["a data cen…  14.2 MB"]);
+    }
+
+    #[test]
+    fn a_long_sentence_is_broken_between_words() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("unbreakable", 5), ["unbr…"]);
     }
 
     proptest! {

@@ -1,0 +1,165 @@
+//! The remote models that are compared, each with a few settings.
+
+use std::time::Duration;
+
+use gaia_config::{ConfigError, Plan, RunFile};
+use gaia_core::sync::{RemoteSync, ValueFormat};
+use gaia_core::topology::Topology;
+
+/// A remote model with settings.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) name: String,
+    /// Its `[sync.remote]`, one `key = value` each. Empty of the run file's own.
+    pub(crate) settings: Vec<String>,
+    /// Whether the run file has it.
+    pub(crate) is_own: bool,
+    /// The run with it, or why the run file cannot have it.
+    pub(crate) plan: Result<Plan, ConfigError>,
+}
+
+/// A line of the table of candidates: a name, and the lines of its `[sync.remote]`.
+struct Entry(&'static str, &'static [&'static str]);
+
+/// Every candidate. Those that come to the same settings in a run are simulated once.
+const CANDIDATES: [Entry; 10] = [
+    Entry("bsp", &["model = \"bsp\""]),
+    Entry("ssp 1", &["model = \"ssp\"", "staleness = 1"]),
+    Entry("tap", &["model = \"tap\""]),
+    Entry("asp", &["model = \"asp\""]),
+    Entry("asp, guard", &["model = \"asp\"", "guard = {}"]),
+    Entry("rounds 4", &["model = \"local-steps\"", "steps = 4", "overlap = 0"]),
+    Entry("rounds 10", &["model = \"local-steps\"", "steps = 10", "overlap = 0"]),
+    Entry("rounds 10, overlap", &["model = \"local-steps\"", "steps = 10", LEAST_OVERLAP]),
+    Entry(
+        "rounds 8, momentum",
+        &["model = \"local-steps\"", "steps = 8", "overlap = 0", "outer_momentum = 0.9"],
+    ),
+    Entry("rounds 32, overlap", &["model = \"local-steps\"", "steps = 32", LEAST_OVERLAP]),
+];
+
+/// Stands for the least overlap that hides a round, which is a number once the run is known.
+const LEAST_OVERLAP: &str = "overlap = LEAST";
+
+/// The candidates for a run, the run file's own first. `parameters` are those of the model, `clock` the time of a clock
+/// without communication.
+///
+/// # Errors
+/// The first mistake in the run file.
+pub(crate) fn candidates(
+    file: &RunFile,
+    parameters: usize,
+    clock: Duration,
+) -> Result<Vec<Candidate>, ConfigError> {
+    let own = file.plan()?;
+    let (topology, is_local_steps) = (own.topology.clone(), "model = \"local-steps\"");
+    let mut known = vec![Candidate {
+        name: format!("the run file's {}", own.remote.name()),
+        settings: Vec::new(),
+        is_own: true,
+        plan: Ok(own),
+    }];
+
+    for Entry(name, lines) in CANDIDATES {
+        let mut settings: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        if let Some(overlap) = settings.iter_mut().find(|line| *line == LEAST_OVERLAP) {
+            let round = round_time(&topology, parameters, ValueFormat::Int4);
+            let steps = steps_of(lines);
+            *overlap = format!("overlap = {}", least_overlap(round, clock, steps));
+        }
+        // One data center has no rounds, no mirrors and no guard.
+        if topology.links.is_empty() && (lines[0] == is_local_steps || *name != *"bsp") {
+            continue;
+        }
+
+        let pairs: Vec<(&str, &str)> =
+            settings.iter().filter_map(|line| line.split_once(" = ")).collect();
+        let plan = file.with_remote_settings(&pairs).and_then(|file| file.plan());
+        let same = known.iter_mut().find(|other| is_same(&other.plan, &plan));
+        match same {
+            Some(own) if own.is_own => (own.name, own.settings) = ((*name).to_owned(), settings),
+            Some(_) => {}
+            None => {
+                known.push(Candidate { name: (*name).into(), settings, is_own: false, plan });
+            }
+        }
+    }
+
+    Ok(known)
+}
+
+/// Whether two runs share updates in the same way. Settings that have no effect do not count.
+fn is_same(one: &Result<Plan, ConfigError>, other: &Result<Plan, ConfigError>) -> bool {
+    let (Ok(one), Ok(other)) = (one, other) else { return false };
+    effective(&one.remote) == effective(&other.remote)
+}
+
+fn effective(remote: &RemoteSync) -> RemoteSync {
+    let mut remote = remote.clone();
+    if let RemoteSync::LocalSteps(config) = &mut remote {
+        config.overlap = Some(config.overlap());
+        if config.outer == gaia_core::sync::Outer::Plain {
+            config.outer_momentum = 0.0;
+        }
+    }
+    remote
+}
+
+fn steps_of(lines: &[&str]) -> u64 {
+    let steps = lines.iter().find_map(|line| line.strip_prefix("steps = "));
+    steps
+        .and_then(|steps| steps.parse().ok())
+        .expect("a line of the table that has an overlap has steps")
+}
+
+/// The fewest clocks that hide a round: none where a round takes no more than [`UNNOTICED`] of the time between rounds.
+pub(crate) fn least_overlap(round: Duration, clock: Duration, steps: u64) -> u64 {
+    let (round, clock) = (round.as_secs_f64(), clock.as_secs_f64());
+    if round <= UNNOTICED * clock * steps as f64 {
+        return 0;
+    }
+    let clocks = if clock > 0.0 { (round / clock).ceil() } else { f64::INFINITY };
+    (clocks as u64).min(steps - 1)
+}
+
+/// The time of one exchange of all parameters between all data centers: parts to the home of each block, and totals back, over
+/// equal blocks, each over links of their own.
+pub(crate) fn round_time(topology: &Topology, parameters: usize, format: ValueFormat) -> Duration {
+    let block = parameters as f64 * bytes_per_value(format) / topology.data_centers.len() as f64;
+    let way = topology
+        .links
+        .iter()
+        .map(|link| block / link.bandwidth.bytes_per_second() + link.rtt.0.as_secs_f64() / 2.0);
+    Duration::from_secs_f64((2.0 * way.fold(0.0, f64::max)).min(SECONDS_MAX))
+}
+
+/// Bytes of a value on the WAN, its share of block scales included.
+pub(crate) fn bytes_per_value(format: ValueFormat) -> f64 {
+    match format {
+        ValueFormat::F32 => 4.0,
+        ValueFormat::Bf16 => 2.0,
+        ValueFormat::Int8 => 1.02,
+        ValueFormat::Int4 => 0.52,
+    }
+}
+
+/// A round that takes this share of the time between rounds needs no overlap.
+const UNNOTICED: f64 = 0.03;
+/// The longest time of a round: a year.
+const SECONDS_MAX: f64 = 3.2e7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_overlapped_by_as_few_clocks_as_hide_it() {
+        let (ms, check) =
+            (Duration::from_millis, |round, clock, steps| least_overlap(round, clock, steps));
+        assert_eq!(check(ms(2), ms(10), 10), 0, "3 % of the time between rounds is not noticed");
+        assert_eq!(check(ms(5), ms(10), 10), 1);
+        assert_eq!(check(ms(31), ms(10), 10), 4);
+        assert_eq!(check(ms(1_000), ms(10), 10), 9, "below the steps");
+        assert_eq!(check(ms(1), ms(0), 4), 3);
+    }
+}

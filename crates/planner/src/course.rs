@@ -1,0 +1,106 @@
+//! The course of an objective: where it crosses a target, what it holds, where it leads.
+
+use gaia_telemetry::Progress;
+
+/// The evaluations of a simulation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course<'a>(pub(crate) &'a [Progress]);
+
+/// When and at what cost a target is met.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Crossing {
+    pub(crate) time_s: f64,
+    pub(crate) clocks: u64,
+    pub(crate) wan_bytes: u64,
+}
+
+impl Course<'_> {
+    /// The mean objective of the evaluations up to this one, at most three. A single lucky evaluation changes it little.
+    fn held_at(&self, at: usize) -> f64 {
+        let last = &self.0[at.saturating_sub(HELD - 1)..=at];
+        last.iter().map(|progress| progress.objective).sum::<f64>() / last.len() as f64
+    }
+
+    /// The mean objective of the last evaluations. Not a number without evaluations.
+    pub(crate) fn held(&self) -> f64 {
+        self.0.len().checked_sub(1).map_or(f64::NAN, |last| self.held_at(last))
+    }
+
+    /// The first evaluation that meets the target: by itself, as a run with that target stops, or, if it must be `held`, by
+    /// the mean that [`Self::held`] is.
+    pub(crate) fn crossing(&self, target: f64, held: bool) -> Option<Crossing> {
+        let meets = |at: &usize| match held {
+            true => *at + 1 >= HELD && self.held_at(*at) <= target,
+            false => self.0[*at].objective <= target,
+        };
+        let at = (0..self.0.len()).find(meets)?;
+        let Progress { time_s, clock, wan_bytes, .. } = self.0[at];
+        Some(Crossing { time_s, clocks: clock, wan_bytes })
+    }
+
+    /// Where the objective would meet the target if it went on as a power of the clock, as in its second half. `None` where
+    /// it does not fall there, or would need over [`FAR`] times the clocks.
+    pub(crate) fn extrapolated(&self, target: f64) -> Option<Crossing> {
+        let last = self.0.len().checked_sub(2 * HELD)? + 2 * HELD - 1;
+        let half = last.div_ceil(2);
+        let (early, late) = (self.held_at(half), self.held_at(last));
+        if !(target > 0.0 && late > 0.0 && late < early) {
+            return None;
+        }
+
+        let end = &self.0[last];
+        let clocks = end.clock as f64;
+        let power = (early / late).ln() / (clocks / self.0[half].clock.max(1) as f64).ln();
+        let factor = (late / target).powf(1.0 / power);
+        (factor.is_finite() && (1.0..=FAR).contains(&factor)).then(|| Crossing {
+            time_s: end.time_s * factor,
+            clocks: (clocks * factor).ceil() as u64,
+            wan_bytes: (end.wan_bytes as f64 * factor) as u64,
+        })
+    }
+}
+
+/// The evaluations whose mean counts.
+const HELD: usize = 3;
+/// How many times its clocks a simulation is extrapolated at most.
+const FAR: f64 = 10.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn course(objectives: &[f64]) -> Vec<Progress> {
+        let at = |(at, objective): (usize, &f64)| Progress {
+            time_s: (at + 1) as f64 * 2.0,
+            clock: at as u64 + 1,
+            objective: *objective,
+            objective_mean: *objective,
+            metric: 0.0,
+            wan_bytes: (at as u64 + 1) * 100,
+            data_centers: Vec::new(),
+        };
+        objectives.iter().enumerate().map(at).collect()
+    }
+
+    #[test]
+    fn a_target_is_held_once_three_evaluations_are_there_on_the_mean() {
+        let evaluations = course(&[3.0, 1.0, 3.0, 0.9, 1.0, 1.0]);
+        let course = Course(&evaluations);
+        assert_eq!(course.crossing(1.0, false).unwrap().clocks, 2);
+        assert_eq!(
+            course.crossing(1.0, true).unwrap(),
+            Crossing { time_s: 12.0, clocks: 6, wan_bytes: 600 }
+        );
+        assert_eq!(course.crossing(0.5, true), None);
+    }
+
+    #[test]
+    fn a_course_goes_on_as_a_power_of_the_clock() {
+        let evaluations = course(&(1..=40).map(|clock| 1.0 / f64::from(clock)).collect::<Vec<_>>());
+        let found = Course(&evaluations).extrapolated(1.0 / 80.0).unwrap();
+        assert!((75..=85).contains(&found.clocks), "{found:?}");
+        assert_eq!(Course(&evaluations).extrapolated(1.0 / 900.0), None, "too far");
+        assert_eq!(Course(&course(&[1.0; 40])).extrapolated(0.5), None, "does not fall");
+        assert_eq!(Course(&course(&[1.0, 0.5])).extrapolated(0.4), None, "too short");
+    }
+}

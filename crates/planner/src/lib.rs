@@ -1,0 +1,46 @@
+//! Which remote model a run should have, and how it scales: what `gaia plan` answers before a run.
+//!
+//! This crate decides which candidates are simulated, for how many clocks, at which objective they are compared, and which
+//! of them is chosen for which reason. All candidates run over the same machines, links and data in virtual time, as the
+//! Gaia paper compares models (Hsieh et al., NSDI 2017, section 6). It does not know where a run file or data comes
+//! from, nor how results are shown.
+
+#![warn(missing_docs)]
+
+mod candidates;
+mod choice;
+mod clock_work;
+mod course;
+mod memory;
+mod scaling;
+mod simulation;
+
+use gaia_config::ConfigError;
+use gaia_core::application::ApplicationError;
+use gaia_driver::RunError;
+
+pub use clock_work::ClockWork;
+pub use scaling::Scaling;
+pub use simulation::{Request, Step, plan};
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlannerError {
+    /// The run file is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The application cannot run an iteration.
+    #[error("the first iteration: {0}")]
+    Iteration(ApplicationError),
+    /// A simulation failed.
+    #[error("simulating {candidate}: {error}")]
+    Simulation {
+        /// The name of the candidate.
+        candidate: String,
+        /// Why it failed.
+        error: RunError,
+    },
+    /// The user has interrupted the simulations.
+    #[error("the simulations were interrupted")]
+    Interrupted,
+}

@@ -1,0 +1,265 @@
+//! The simulations of all candidates, and what they say.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::candidates::{Candidate, candidates};
+use super::choice::{Choosable, choose};
+use super::course::{Course, Crossing};
+use super::memory::largest_process;
+use super::{ClockWork, PlannerError, Scaling};
+use gaia_config::{
+    CheckpointConfig, ComputeConfig, ComputeModel, DriverKind, FailuresConfig, ModelConfig, Plan,
+    RunFile,
+};
+use gaia_core::application::Application;
+use gaia_core::coordinator::StopRules;
+use gaia_driver::{RunError, RunOptions, in_parallel, run_with};
+use gaia_report::plan::{PlanFile, PlanRow, TargetFrom, Verdict};
+use gaia_telemetry::{Progress, Summary, Unobserved};
+
+/// How candidates are simulated.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The clocks for which each candidate is simulated, at least 1.
+    pub budget: u64,
+    /// The objective at which candidates are compared. `None`: that of the run file, or else what the best candidate holds.
+    pub target: Option<f64>,
+    /// Simulations beside each other. They have no effect on each other, unless the application is a script, of which there is
+    /// one at a time.
+    pub threads: usize,
+    /// Set to `true` to end the simulations.
+    pub interrupted: Option<Arc<AtomicBool>>,
+}
+
+/// A candidate whose simulation has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// The name of the candidate.
+    pub candidate: &'a str,
+    /// What came out of it. `None` where the run file cannot have the candidate.
+    pub summary: Option<&'a Summary>,
+    /// The number of candidates that are done.
+    pub done: usize,
+    /// The number of all candidates.
+    pub all: usize,
+}
+
+/// What a simulation came to.
+struct Trial {
+    progress: Vec<Progress>,
+    summary: Summary,
+}
+
+/// Simulates the candidates for a run, which `application` is that of, and compares them. `on_step` is called when one is done,
+/// from several threads.
+///
+/// The same run file, data and request give the same plan to the byte, with any number of threads.
+///
+/// # Errors
+/// Where the run file is wrong, an iteration or a simulation fails, or the user interrupts.
+pub fn plan(
+    file: &RunFile,
+    application: &Arc<dyn Application>,
+    request: &Request,
+    on_step: impl Fn(&Step<'_>) + Sync,
+) -> Result<PlanFile, PlannerError> {
+    let own = file.plan()?;
+    let work = ClockWork::measure(&own, application.as_ref()).map_err(PlannerError::Iteration)?;
+    let parameters = application.layout().parameters();
+    let scaling = Scaling::of(&own, &work);
+    let local = scaling.communication_s(
+        own.topology.data_centers[0].workers,
+        own.topology.data_centers[0].servers,
+    );
+    let clock = work.compute + std::time::Duration::from_secs_f64(local);
+
+    let candidates = candidates(file, parameters, clock)?;
+    let given = request.target.or(own.stop.objective);
+    let budget = own.stop.clocks.map_or(request.budget, |clocks| clocks.min(request.budget));
+    let trials = simulate(&candidates, application, request, budget, given, on_step)?;
+
+    let (target, target_from) = match (request.target, own.stop.objective) {
+        (Some(target), _) => (target, TargetFrom::Flag),
+        (None, Some(target)) => (target, TargetFrom::RunFile),
+        (None, None) => (near_the_best(&trials), TargetFrom::BestCandidate),
+    };
+    let held = target_from == TargetFrom::BestCandidate;
+    let momentum = application.momentum();
+    let rows: Vec<PlanRow> = candidates
+        .iter()
+        .zip(&trials)
+        .map(|(candidate, trial)| {
+            let memory = candidate
+                .plan
+                .as_ref()
+                .map_or(0, |plan| largest_process(plan, parameters, momentum));
+            row(candidate, trial.as_ref(), (target, held), memory, &own)
+        })
+        .collect();
+    let tomls: Vec<String> = candidates.iter().map(block).collect();
+    let choosable: Vec<Choosable<'_>> =
+        rows.iter().zip(&tomls).map(|(row, toml)| Choosable { row, toml }).collect();
+    let choice = choose(&choosable, budget);
+
+    Ok(PlanFile {
+        name: own.name.clone(),
+        app: own.app_name().into(),
+        wan: own.topology.name.clone(),
+        seed: own.seed.0,
+        version: env!("CARGO_PKG_VERSION").into(),
+        data_centers: own.topology.data_centers.len(),
+        workers: own.topology.workers(),
+        parameters,
+        changed_share: work.changed_share(parameters),
+        compute_s: work.compute.as_secs_f64(),
+        budget_clocks: budget,
+        target_objective: target,
+        target_from,
+        choice,
+        rows,
+        scaling: scaling.table(4 * parameters as u64, own.topology.data_centers[0].servers),
+    })
+}
+
+/// The simulation of each candidate that the run file can have.
+fn simulate(
+    candidates: &[Candidate],
+    application: &Arc<dyn Application>,
+    request: &Request,
+    budget: u64,
+    target: Option<f64>,
+    on_step: impl Fn(&Step<'_>) + Sync,
+) -> Result<Vec<Option<Trial>>, PlannerError> {
+    let is_script = candidates
+        .iter()
+        .any(|candidate| candidate.plan.as_ref().is_ok_and(|plan| plan.external().is_some()));
+    let threads = if is_script { 1 } else { request.threads };
+    let options = RunOptions { interrupted: request.interrupted.clone(), ..RunOptions::default() };
+    let is_interrupted =
+        || options.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+    let done = AtomicUsize::new(0);
+
+    in_parallel(candidates, threads, |candidate| {
+        let trial = match &candidate.plan {
+            Err(_) => None,
+            Ok(plan) => {
+                let plan = simulated(plan, budget, target);
+                let outcome = run_with(&plan, application, &options, &mut Unobserved);
+                let failed = |error: RunError| PlannerError::Simulation {
+                    candidate: candidate.name.clone(),
+                    error,
+                };
+                let outcome = outcome.map_err(failed)?;
+                if is_interrupted() {
+                    return Err(PlannerError::Interrupted);
+                }
+                Some(Trial { progress: outcome.progress, summary: outcome.summary })
+            }
+        };
+        on_step(&Step {
+            candidate: &candidate.name,
+            summary: trial.as_ref().map(|trial| &trial.summary),
+            done: 1 + done.fetch_add(1, Ordering::Relaxed),
+            all: candidates.len(),
+        });
+        Ok(trial)
+    })
+}
+
+/// The run in virtual time, until the target or for so many clocks.
+fn simulated(plan: &Plan, budget: u64, target: Option<f64>) -> Plan {
+    let mut plan = plan.clone();
+    plan.driver = DriverKind::Simulated;
+    if plan.compute.model == ComputeModel::Measured {
+        plan.compute = ComputeConfig { model: ComputeModel::Cost, ..plan.compute };
+    }
+    plan.stop = StopRules { objective: target, clocks: Some(budget), ..StopRules::default() };
+    plan.evaluate.every = plan.evaluate.every.min((budget / EVALUATIONS_MIN).max(1));
+    plan.model = ModelConfig { init: plan.model.init, ..ModelConfig::default() };
+    (plan.checkpoint, plan.failures) = (CheckpointConfig::default(), FailuresConfig::default());
+    plan
+}
+
+/// An objective that the best candidate holds, with room for others that are nearly there: 2 % of the way from the worst first
+/// evaluation.
+fn near_the_best(trials: &[Option<Trial>]) -> f64 {
+    let sound = || trials.iter().flatten().filter(|trial| trial.summary.diverged.is_none());
+    let best = sound().map(|trial| Course(&trial.progress).held()).fold(f64::INFINITY, f64::min);
+    let first = sound().filter_map(|trial| trial.progress.first());
+    let start = first.map(|progress| progress.objective).fold(best, f64::max);
+    best + ROOM * (start - best)
+}
+
+fn row(
+    candidate: &Candidate,
+    trial: Option<&Trial>,
+    (target, held): (f64, bool),
+    memory_bytes: u64,
+    own: &Plan,
+) -> PlanRow {
+    let Candidate { name, settings, is_own, plan } = candidate;
+    let mut row = PlanRow {
+        candidate: name.clone(),
+        is_own: *is_own,
+        settings: settings.clone(),
+        verdict: Verdict::NotReached,
+        time_to_target_s: None,
+        clocks_to_target: None,
+        wan_bytes_to_target: None,
+        cost_usd: None,
+        memory_bytes,
+        simulated_clocks: 0,
+        simulated_s: 0.0,
+        simulated_wan_bytes: 0,
+        held_objective: f64::NAN,
+    };
+    let Some(Trial { progress, summary }) = trial else {
+        let because = plan.as_ref().err().map_or_else(String::new, ToString::to_string);
+        return PlanRow { verdict: Verdict::Impossible(because), ..row };
+    };
+
+    let course = Course(progress);
+    let crossing = course.crossing(target, held);
+    let extrapolated = || course.extrapolated(target);
+    row.verdict = match (&summary.diverged, crossing) {
+        (Some(_), _) => Verdict::Diverged,
+        (None, Some(_)) => Verdict::Reached,
+        (None, None) if extrapolated().is_some() => Verdict::Extrapolated,
+        (None, None) => Verdict::NotReached,
+    };
+    if let Some(Crossing { time_s, clocks, wan_bytes }) = crossing.or_else(extrapolated)
+        && summary.diverged.is_none()
+    {
+        row.time_to_target_s = Some(time_s);
+        row.clocks_to_target = Some(clocks);
+        row.wan_bytes_to_target = Some(wan_bytes);
+        row.cost_usd = Some(cost(summary, own, time_s, wan_bytes));
+    }
+
+    row.simulated_clocks = summary.clocks;
+    row.simulated_s = summary.time_s;
+    row.simulated_wan_bytes = progress.last().map_or(0, |last| last.wan_bytes);
+    row.held_objective = course.held();
+    row
+}
+
+/// US dollars for the machines during some seconds and for WAN bytes, at the mean price of the simulation's bytes.
+fn cost(summary: &Summary, own: &Plan, time_s: f64, wan_bytes: u64) -> f64 {
+    let wan = summary.wan_cost_usd * (wan_bytes as f64 / (summary.wan_bytes.max(1)) as f64);
+    let machines = (own.topology.servers() + own.topology.workers()) as f64;
+    wan + own.cost.usd_per_machine_hour * machines * time_s / 3600.0
+}
+
+/// The `[sync.remote]` of a candidate, to paste.
+fn block(candidate: &Candidate) -> String {
+    match &candidate.plan {
+        Ok(plan) if candidate.settings.is_empty() => plan.remote_toml(),
+        _ => format!("[sync.remote]\n{}\n", candidate.settings.join("\n")),
+    }
+}
+
+/// Each simulation is evaluated at least about this often.
+const EVALUATIONS_MIN: u64 = 10;
+/// The share of the way to the best objective that others may lack.
+const ROOM: f64 = 0.02;

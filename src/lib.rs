@@ -106,7 +106,7 @@ pub use gaia_report::{CompareRow, ComparedRun, Comparison, ReportError, RunDirec
 pub use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, EvaluatedOn,
     GuardRecord, HomeEvaluation, LinkRecord, MembershipChange, MembershipRecord, MetricRecord,
-    ModelSnapshot, Observer, Progress, Summary, Unobserved,
+    ModelSnapshot, Observer, PartedRecord, Progress, Summary, Unobserved,
 };
 
 pub use applications::{Applications, BuiltIn, build, build_with};

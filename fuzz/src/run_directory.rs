@@ -137,6 +137,7 @@ fn summary() -> Summary {
         clock_lag_max: 1,
         brakes: BrakeRecord::default(),
         guard: None,
+        parted: None,
         membership: Vec::new(),
         conservation: None,
         copies_equal: true,

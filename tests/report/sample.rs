@@ -242,6 +242,7 @@ fn summary(shape: Shape, last: u64, progress: &[Progress]) -> Summary {
         clock_lag_max: if shape.remote == "asp" { 6 } else { 1 },
         brakes: BrakeRecord::default(),
         guard: None,
+        parted: None,
         membership: Vec::new(),
         conservation: None,
         copies_equal: true,

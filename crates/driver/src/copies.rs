@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::parting::{Look, Lost};
 use gaia_config::{EvaluatePlace, Plan};
 use gaia_core::application::{Application, ApplicationError, Evaluation, EvaluationSums, Metric};
 use gaia_core::server::Server;
@@ -24,6 +25,9 @@ pub(crate) struct CopyEvaluations {
     pub(crate) run: Evaluation,
     /// Whether all copies are equal to the bit.
     pub(crate) equal: bool,
+    /// What copies lose on the examples of other data centers, if that was looked at.
+    #[serde(default)]
+    pub(crate) lost: Option<Lost>,
 }
 
 /// On what data the copy of each data center is evaluated.
@@ -40,14 +44,14 @@ impl CopyEvaluations {
     fn of_worst(copies: Vec<(DcId, Evaluation)>, equal: bool) -> Self {
         let worst = copies.iter().max_by(|(_, a), (_, b)| a.objective.total_cmp(&b.objective));
         let (_, run) = *worst.expect("a run has a data center");
-        Self { copies, run, equal }
+        Self { copies, run, equal, lost: None }
     }
 
     /// Copies that were evaluated each on the data of its data center.
     pub(crate) fn of_sums(metric: &Metric, sums: &[(DcId, EvaluationSums)], equal: bool) -> Self {
         let copies = sums.iter().map(|(dc, sums)| (*dc, metric.evaluation(*sums))).collect();
         let run = metric.evaluation(sums.iter().map(|(_, sums)| *sums).sum());
-        Self { copies, run, equal }
+        Self { copies, run, equal, lost: None }
     }
 
     pub(crate) fn mean_objective(&self) -> f64 {
@@ -69,12 +73,12 @@ impl EvaluationData {
 }
 
 /// The workers of a data center, counted over the whole run.
-fn workers_of(topology: &Topology, dc: DcId) -> Range<usize> {
+pub(crate) fn workers_of(topology: &Topology, dc: DcId) -> Range<usize> {
     let first = topology.first_worker(dc);
     first..first + topology.dc(dc).workers
 }
 
-/// Evaluates the copies of servers, with `shards` shards in each data center.
+/// Evaluates the copies of servers, with `shards` shards in each data center, and looks whether they part if that is due.
 ///
 /// # Errors
 /// Those of the application.
@@ -83,6 +87,7 @@ pub(crate) fn evaluate_copies(
     shards: usize,
     application: &Arc<dyn Application>,
     data: &EvaluationData,
+    look: Option<&Look>,
 ) -> Result<CopyEvaluations, ApplicationError> {
     let layouts: Vec<ShardLayout> =
         servers[..shards].iter().map(|server| server.layout().clone()).collect();
@@ -90,7 +95,7 @@ pub(crate) fn evaluate_copies(
         .chunks_exact(shards)
         .map(|servers| (servers[0].id().dc, servers.iter().map(Server::copy).collect()))
         .collect();
-    evaluate_values(&copies, &layouts, application, data)
+    evaluate_values(&copies, &layouts, application, data, look)
 }
 
 /// The first data center's copy, of all shards. After a drain all copies are equal.
@@ -113,8 +118,8 @@ pub(crate) fn assemble<'a>(
     model
 }
 
-/// Evaluates the copies of data centers, given by shard. Copies that are equal and are evaluated on the same data are
-/// evaluated once.
+/// Evaluates the copies of data centers, given by shard, and looks whether they part if that is due. Copies that are equal
+/// and are evaluated on the same data are evaluated once.
 ///
 /// # Errors
 /// Those of the application.
@@ -123,6 +128,7 @@ pub(crate) fn evaluate_values<V: AsRef<[f32]> + Sync>(
     layouts: &[ShardLayout],
     application: &Arc<dyn Application>,
     data: &EvaluationData,
+    look: Option<&Look>,
 ) -> Result<CopyEvaluations, ApplicationError> {
     let (_, first) = &copies[0];
     let equals_first: Vec<bool> = copies
@@ -135,7 +141,7 @@ pub(crate) fn evaluate_values<V: AsRef<[f32]> + Sync>(
 
     let model =
         |copy: &[V]| assemble(layouts.iter().zip(copy.iter().map(AsRef::as_ref)), application);
-    match data {
+    let mut evaluations = match data {
         EvaluationData::All => {
             let of_first = application.evaluate(&model(first))?;
             let copies = copies.par_iter().zip(&equals_first).map(|((dc, copy), equal)| {
@@ -144,7 +150,7 @@ pub(crate) fn evaluate_values<V: AsRef<[f32]> + Sync>(
                 Ok((*dc, evaluation))
             });
             let copies = copies.collect::<Result<_, ApplicationError>>()?;
-            Ok(CopyEvaluations::of_worst(copies, equal))
+            CopyEvaluations::of_worst(copies, equal)
         }
         EvaluationData::Own(workers) => {
             let sums = copies.par_iter().map(|(dc, copy)| {
@@ -152,9 +158,15 @@ pub(crate) fn evaluate_values<V: AsRef<[f32]> + Sync>(
             });
             let sums: Vec<(DcId, EvaluationSums)> =
                 sums.collect::<Result<_, ApplicationError>>()?;
-            Ok(CopyEvaluations::of_sums(&application.metric(), &sums, equal))
+            CopyEvaluations::of_sums(&application.metric(), &sums, equal)
         }
+    };
+    if let Some(look) = look {
+        let models: Vec<(DcId, Model)> =
+            copies.iter().map(|(dc, copy)| (*dc, model(copy))).collect();
+        evaluations.lost = Some(look.measure(&models, application)?);
     }
+    Ok(evaluations)
 }
 
 fn same_bits(a: &[f32], b: &[f32]) -> bool {

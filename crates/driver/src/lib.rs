@@ -14,6 +14,7 @@ mod digest;
 pub mod emulated;
 mod in_parallel;
 mod interrupted;
+mod parting;
 pub mod real;
 mod recorder;
 pub mod run_loop;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::copies::{CopyEvaluations, EvaluationData};
+use super::parting::{Look, Lost, Parting};
 use super::server_stats::{ServerStats, conserved};
 use gaia_config::{EvaluatePlace, Plan};
 use gaia_core::application::{Application, Evaluation};
@@ -16,7 +17,7 @@ use gaia_core::topology::{Topology, WanLink};
 use gaia_core::types::{Clock, DcId, Instant, Persist, Restorer, Saved, Saver, StateError};
 use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, GuardRecord, HomeEvaluation, LinkRecord,
-    MembershipChange, MembershipRecord, MetricRecord, Progress, Summary,
+    MembershipChange, MembershipRecord, MetricRecord, PartedRecord, Progress, Summary,
 };
 
 /// The traffic of one directed link, counted by the driver's network.
@@ -47,6 +48,7 @@ pub(crate) struct RunRecorder {
     /// The first divergent change.
     divergence: Option<Divergence>,
     membership: Vec<MembershipRecord>,
+    parting: Parting,
     pub(crate) lan_bytes: u64,
 }
 
@@ -73,6 +75,7 @@ impl RunRecorder {
             stopped: None,
             divergence: None,
             membership: Vec::new(),
+            parting: Parting::of(plan),
             lan_bytes: 0,
         }
     }
@@ -137,6 +140,16 @@ impl RunRecorder {
         self.progress.push(progress);
 
         &self.progress[self.progress.len() - 1]
+    }
+
+    /// How copies are looked at with the evaluation of a clock, if that is due.
+    pub(crate) fn look_due(&self, clock: Clock) -> Option<Look> {
+        self.parting.due(&self.plan, clock)
+    }
+
+    /// Records what a look at copies found. Returns the record if they have parted, the first time.
+    pub(crate) fn on_lost(&mut self, clock: Clock, lost: Lost) -> Option<&PartedRecord> {
+        self.parting.on_lost(clock, lost)
     }
 
     /// Records that a data center joins or leaves.
@@ -221,6 +234,7 @@ impl RunRecorder {
             clock_lag_max: self.clock_lag_max,
             brakes: brakes(all_server_stats),
             guard: guard(all_server_stats),
+            parted: self.parting.found.clone(),
             conservation: conserved(all_server_stats, |dc| topology.dc(dc).name.clone()),
             copies_equal: results.equal,
             links,
@@ -368,6 +382,7 @@ impl Persist for RunRecorder {
         walk.record("clock_lag_max", &self.clock_lag_max)?;
         walk.record("clocks", &self.clocks)?;
         walk.record("membership", &self.membership)?;
+        walk.record("parting", &self.parting)?;
         walk.record("target", &self.target)?;
         walk.record("stopped", &self.stopped)?;
         walk.record("divergence", &self.divergence)
@@ -390,6 +405,7 @@ impl Persist for RunRecorder {
         walk.record("clock_lag_max", &mut self.clock_lag_max)?;
         walk.record_that("clocks", &mut self.clocks, |found, _| found.len() == data_centers)?;
         walk.record("membership", &mut self.membership)?;
+        walk.record("parting", &mut self.parting)?;
         walk.record("target", &mut self.target)?;
         walk.record("stopped", &mut self.stopped)?;
         walk.record("divergence", &mut self.divergence)

@@ -141,6 +141,18 @@ pub struct GuardRecord {
     pub bytes: u64,
 }
 
+/// Copies that parted under ASP without a guard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PartedRecord {
+    /// The clock at which that was found.
+    pub clock: u64,
+    /// What copies lost on the examples of other data centers: their loss minus that of the copy at home there, as a share of the
+    /// initial model's loss, in the mean of all copies.
+    pub loss: f64,
+    /// The line to add to `[sync.remote]`.
+    pub add: String,
+}
+
 /// A data center that joined a run under way, or left it for good.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MembershipRecord {
@@ -310,6 +322,9 @@ pub struct Summary {
     /// `None` without a guard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardRecord>,
+    /// How copies parted. `None` where they did not, where there is a guard, and where copies are not in one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parted: Option<PartedRecord>,
     /// `None` where servers keep no ledgers. Those of the real driver keep them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conservation: Option<ConservationRecord>,

@@ -299,7 +299,8 @@ impl Conductor<'_, '_> {
         let evaluation =
             Evaluation::new(self.now(), clock, &self.cluster.coordinator, link_counters);
         let with_model = self.monitor.is_snapshot_due(clock);
-        self.evaluating.begin(ticket, evaluation, with_model);
+        let look = self.monitor.recorder.look_due(clock);
+        self.evaluating.begin(ticket, evaluation, with_model, look);
 
         for command in &self.commands {
             // A data center that has failed returns its error when it ends.

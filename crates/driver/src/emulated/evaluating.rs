@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 
 use crate::blocking::beside;
 use crate::copies::{CopyEvaluations, EvaluationData, assemble, evaluate_values};
+use crate::parting::Look;
 use crate::run_loop::{Evaluation, Evaluations};
 use crate::{RunError, message_of};
 use gaia_core::application::{Application, ApplicationError};
@@ -20,6 +21,8 @@ pub(super) struct Evaluating {
     data: EvaluationData,
     /// Whether the model is to be returned with the results of the evaluation in progress.
     with_model: bool,
+    /// How the copies of the evaluation in progress are looked at, if that is due.
+    look: Option<Look>,
     results: Option<JoinHandle<Result<Evaluated, ApplicationError>>>,
 }
 
@@ -32,13 +35,21 @@ impl Evaluating {
         application: Arc<dyn Application>,
         data: EvaluationData,
     ) -> Self {
-        let (evaluations, with_model, results) = (Evaluations::default(), false, None);
-        Self { evaluations, layouts, application, data, with_model, results }
+        let evaluations = Evaluations::default();
+        let (with_model, look, results) = (false, None, None);
+        Self { evaluations, layouts, application, data, with_model, look, results }
     }
 
-    /// Begins an evaluation of copies that the caller requests under this ticket. `with_model` asks for the first of them.
-    pub(super) fn begin(&mut self, ticket: u64, evaluation: Evaluation, with_model: bool) {
-        self.with_model = with_model;
+    /// Begins an evaluation of copies that the caller requests under this ticket. `with_model` asks for the first of them,
+    /// `look` whether they part.
+    pub(super) fn begin(
+        &mut self,
+        ticket: u64,
+        evaluation: Evaluation,
+        with_model: bool,
+        look: Option<Look>,
+    ) {
+        (self.with_model, self.look) = (with_model, look);
         let shards = self.layouts.iter().map(ShardLayout::shard);
         let servers: BTreeSet<ServerId> = evaluation
             .dcs()
@@ -65,9 +76,9 @@ impl Evaluating {
             .map(|dc| (dc, all.by_ref().take(shards).collect()))
             .collect();
         let (layouts, application) = (self.layouts.clone(), self.application.clone());
-        let (data, with_model) = (self.data.clone(), self.with_model);
+        let (data, with_model, look) = (self.data.clone(), self.with_model, self.look.take());
         self.results = Some(beside(move || {
-            let results = evaluate_values(&copies, &layouts, &application, &data)?;
+            let results = evaluate_values(&copies, &layouts, &application, &data, look.as_ref())?;
             let first = with_model.then(|| copies[0].1.iter().map(Vec::as_slice));
             Ok((results, first.map(|copy| assemble(layouts.iter().zip(copy), &application))))
         }));

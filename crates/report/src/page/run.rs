@@ -174,6 +174,11 @@ fn facts(summary: &Summary) -> Vec<Figure> {
         facts.push(Figure::new("Between mirrors", phrases::conservation(record), ""));
     }
 
+    if let Some(parted) = &summary.parted {
+        let (what, how) = (phrases::parted(parted), phrases::parted_by(parted));
+        facts.push(Figure::new("Skew", format!("{what}; {how}"), ""));
+    }
+
     if let Some(guard) = &summary.guard {
         facts.push(Figure::new("Guard against skew", phrases::guard(guard), ""));
     }

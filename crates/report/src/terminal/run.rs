@@ -100,6 +100,10 @@ fn figures(summary: &Summary) -> Vec<(&'static str, String)> {
         figures.push(("conservation", phrases::conservation(record)));
     }
 
+    if let Some(parted) = &summary.parted {
+        figures.push(("skew", phrases::parted(parted)));
+    }
+
     if let Some(guard) = &summary.guard {
         figures.push(("guard", phrases::guard(guard)));
     }

@@ -2,7 +2,7 @@
 
 use super::{numbers, plain};
 use gaia_telemetry::{
-    ConservationRecord, GuardRecord, MembershipChange, MembershipRecord, Summary,
+    ConservationRecord, GuardRecord, MembershipChange, MembershipRecord, PartedRecord, Summary,
 };
 
 /// From which to which metric the data centers are whose copies were evaluated at home. Empty where there are none.
@@ -109,6 +109,20 @@ pub(crate) fn conservation(record: &ConservationRecord) -> String {
         0 => format!("{frames} over {links}, each applied once and in order"),
         broken => format!("{broken} of {links} broken, {frames} applied"),
     }
+}
+
+/// That copies parted, and what to do about it.
+pub(crate) fn parted(parted: &PartedRecord) -> String {
+    let PartedRecord { clock, add, loss: _ } = parted;
+    format!("copies part since clock {clock}: add {add} to [sync.remote]")
+}
+
+/// How far copies parted.
+pub(crate) fn parted_by(parted: &PartedRecord) -> String {
+    let lost = numbers::percent(parted.loss);
+    format!(
+        "on the examples of others copies lost {lost} of the initial loss more than the copies there"
+    )
 }
 
 /// What a guard against skew measured.

@@ -1,0 +1,116 @@
+//! Whether copies of the model part under ASP without a guard, and what the run says then.
+//!
+//! A copy that its own data center's examples have drawn away from those of others loses on their examples what their own
+//! copies do not: the measure of the guard against skew (model traveling; Hsieh et al., ICML 2020, section 7). Where copies
+//! are evaluated in one process, that is known without a byte on the WAN. It is looked at after 10 clocks, and each time
+//! that the clocks have doubled, so that it costs a run little.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use tracing::debug;
+
+use crate::copies::workers_of;
+use gaia_config::{DriverKind, Plan};
+use gaia_core::application::{Application, ApplicationError};
+use gaia_core::sync::{GuardConfig, RemoteSync};
+use gaia_core::types::{Clock, DcId, Model, Seed};
+use gaia_telemetry::PartedRecord;
+
+/// When copies are looked at, and what was found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Parting {
+    /// The clock from which an evaluation looks at copies. `None`: none does.
+    next: Option<Clock>,
+    /// The looks so far.
+    looks: u64,
+    pub(crate) found: Option<PartedRecord>,
+}
+
+/// One look at the copies of all data centers.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    /// The workers of each data center.
+    workers: Vec<Range<usize>>,
+    /// How far the host of a copy is from its own data center, counted around the topology.
+    step: usize,
+    /// The seed of the initial model.
+    seed: Seed,
+}
+
+/// What copies lose on the examples of other data centers: the loss of a copy minus that of the copy at home there, as a share
+/// of the initial model's loss, in the mean of all copies.
+///
+/// In the mean a copy that is worse everywhere, such as that of an unsteady network, does not count: it is as much worse at
+/// home, too.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Lost(pub(crate) f64);
+
+impl Parting {
+    /// What a run looks at: copies under ASP without a guard, where they are in one process.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let unguarded = matches!(&plan.remote, RemoteSync::Asp(asp) if asp.guard.is_none());
+        let is_watched =
+            unguarded && plan.driver != DriverKind::Real && !plan.topology.links.is_empty();
+        Self { next: is_watched.then_some(FIRST_LOOK), looks: 0, found: None }
+    }
+
+    /// The look that is due at an evaluation of this clock.
+    pub(crate) fn due(&self, plan: &Plan, clock: Clock) -> Option<Look> {
+        let topology = &plan.topology;
+        let is_due = self.next.is_some_and(|next| clock >= next);
+        is_due.then(|| Look {
+            workers: topology.dc_ids().map(|dc| workers_of(topology, dc)).collect(),
+            step: 1 + (self.looks % (topology.data_centers.len() as u64 - 1)) as usize,
+            seed: plan.seed.child("model"),
+        })
+    }
+
+    /// Notes what was found. Returns the record if copies have parted, at the first time.
+    pub(crate) fn on_lost(&mut self, clock: Clock, Lost(loss): Lost) -> Option<&PartedRecord> {
+        debug!(clock = clock.0, loss, "looked whether copies part");
+        self.looks += 1;
+        self.next = Some(Clock(2 * clock.0.max(1)));
+        if loss <= GuardConfig::default().bound {
+            return None;
+        }
+
+        self.next = None;
+        Some(self.found.insert(PartedRecord { clock: clock.0, loss, add: "guard = {}".into() }))
+    }
+}
+
+impl Look {
+    /// Measures each copy on the examples of another data center, beside that one's own copy.
+    ///
+    /// # Errors
+    /// Those of the application.
+    pub(crate) fn measure(
+        &self,
+        copies: &[(DcId, Model)],
+        application: &Arc<dyn Application>,
+    ) -> Result<Lost, ApplicationError> {
+        let initial = application.initial_model(self.seed);
+        let losses = (0..copies.len()).into_par_iter().map(|number| {
+            let (_, away) = &copies[number];
+            let (at, home) = &copies[(number + self.step) % copies.len()];
+            let loss = |model: &Model| {
+                let sums = application.sums(model, self.workers[at.index()].clone())?;
+                Ok::<f64, ApplicationError>(sums.objective.mean())
+            };
+            Ok((loss(away)? - loss(home)?, loss(&initial)?))
+        });
+        let losses: Vec<(f64, f64)> = losses.collect::<Result<_, ApplicationError>>()?;
+
+        let (lost, untrained) = losses
+            .iter()
+            .fold((0.0, 0.0), |(lost, untrained), each| (lost + each.0, untrained + each.1));
+        let share = lost / untrained.abs().max(f64::MIN_POSITIVE);
+        Ok(Lost(if share.is_finite() { share } else { 1.0 }))
+    }
+}
+
+/// The first clock at which copies are looked at: a few updates of each data center have crossed the links.
+const FIRST_LOOK: Clock = Clock(10);

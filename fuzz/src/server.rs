@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gaia_core::node::{Lane, Probed, ServerInput, WorkerMessage};
 use gaia_core::server::{
-    DrainMethod, LinkFacts, LongestWay, Schedule, Server, ServerConfig, ServerOutput,
+    Blocks, DrainMethod, LinkFacts, LongestWay, Schedule, Server, ServerConfig, ServerOutput,
 };
 use gaia_core::store::{ShardDeltas, ShardRows};
 use gaia_core::sync::{
@@ -100,6 +100,7 @@ impl Node {
                 momentum: 0.5,
             }),
             significance: None,
+            blocks: Blocks::equal(3),
             drain: DrainMethod::Mean,
             inactive: BTreeSet::new(),
             plan_hash: 7,

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use gaia_core::codec::{Buffers, Changes};
 use gaia_core::node::{Lane, ProbeRequest, Probed, RowsRead, ServerInput, WorkerMessage};
 use gaia_core::server::{
-    Divergence, DrainMethod, LinkFacts, LongestWay, PeerError, Schedule, Server, ServerConfig,
-    ServerOutput,
+    Blocks, Divergence, DrainMethod, LinkFacts, LongestWay, PeerError, Schedule, Server,
+    ServerConfig, ServerOutput,
 };
 use gaia_core::store::{ShardDeltas, ShardRows};
 use gaia_core::sync::{LocalSync, RemoteSync};
@@ -35,6 +35,8 @@ pub struct Setup {
     pub local: LocalSync,
     pub remote: RemoteSync,
     pub drain: DrainMethod,
+    /// The share of each data center's block; equal where empty.
+    pub shares: Vec<u64>,
     /// The configured properties of each link.
     pub bandwidth: Bandwidth,
     pub rtt: Duration,
@@ -88,6 +90,7 @@ impl Setup {
             local: LocalSync::Bsp,
             remote,
             drain: DrainMethod::Mean,
+            shares: Vec::new(),
             bandwidth: Bandwidth::from_mbit(100.0),
             rtt: Duration::from_millis(100),
             momentum: 0.0,
@@ -138,11 +141,19 @@ impl Setup {
                 momentum: self.momentum,
             }),
             significance: None,
+            blocks: self.blocks(),
             drain: self.drain,
             inactive: self.inactive.clone(),
             plan_hash: 7,
         };
         Server::new(config, &initial)
+    }
+
+    fn blocks(&self) -> Blocks {
+        match self.shares.as_slice() {
+            [] => Blocks::equal(self.data_centers),
+            shares => Blocks::weighted(shares[..self.data_centers].iter().copied()),
+        }
     }
 
     fn dcs(&self) -> impl Iterator<Item = DcId> + use<> {

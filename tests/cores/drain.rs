@@ -7,7 +7,7 @@ use gaia_core::sync::{Combine, LocalStepsConfig, LocalSync, RemoteSync};
 use gaia_core::types::Staleness;
 
 use crate::cluster::{Cluster, ROOM, Setup};
-use crate::{FORMATS, POLICIES, asp, bsp, local_steps, ssp, tap};
+use crate::{FORMATS, POLICIES, UNEVEN, asp, bsp, local_steps, ssp, tap};
 
 fn every_model() -> Vec<RemoteSync> {
     let mut models = vec![ssp(2)];
@@ -62,12 +62,13 @@ fn a_drain_makes_all_copies_equal_whatever_was_on_its_way() {
         for drain in [DrainMethod::Mean, DrainMethod::Residuals] {
             for data_centers in 1..5 {
                 // With fewer parameters than data centers some are home to none.
-                for parameters in [0, 1, 3, 40] {
+                for (parameters, shares) in [0, 1, 3, 40].into_iter().flat_map(both) {
                     let remote = remote.clone();
                     let setup = Setup {
                         drain,
                         data_centers,
                         parameters,
+                        shares,
                         initial: 7.0,
                         ..Setup::new(remote)
                     };
@@ -78,6 +79,11 @@ fn a_drain_makes_all_copies_equal_whatever_was_on_its_way() {
             }
         }
     }
+}
+
+/// With equal blocks and with blocks of very different sizes.
+fn both(parameters: usize) -> [(usize, Vec<u64>); 2] {
+    [(parameters, Vec::new()), (parameters, UNEVEN.to_vec())]
 }
 
 #[test]

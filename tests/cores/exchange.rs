@@ -9,7 +9,7 @@ use gaia_core::types::{Clock, DcId, Staleness, WorkerId};
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, Setup};
-use crate::{bsp, ssp};
+use crate::{UNEVEN, bsp, ssp};
 
 /// Who gets the next turn, and what for.
 #[derive(Clone, Copy, Debug)]
@@ -72,9 +72,14 @@ fn run(
     panic!("the run is stuck");
 }
 
-fn cluster(remote: RemoteSync, local: LocalSync) -> Cluster {
+fn cluster(remote: RemoteSync, local: LocalSync, shares: Vec<u64>) -> Cluster {
     let workers = usize::from(WORKERS);
-    Cluster::new(&Setup { workers, parameters: 7, local, ..Setup::new(remote) })
+    Cluster::new(&Setup { workers, parameters: 7, local, shares, ..Setup::new(remote) })
+}
+
+/// Equal blocks, blocks of different sizes, and blocks of which some are empty.
+fn shares() -> impl Strategy<Value = Vec<u64>> {
+    prop::sample::select(vec![Vec::new(), vec![1, 4, 2], UNEVEN.to_vec()])
 }
 
 proptest! {
@@ -84,9 +89,10 @@ proptest! {
     fn bsp_copies_are_equal_at_every_clock_and_hold_all_of_it_and_nothing_else(
         order in prop::collection::vec(turn(), 0..200),
         staleness in 0_u64..3,
+        shares in shares(),
     ) {
         let local = LocalSync::Ssp { staleness: Staleness(staleness) };
-        let mut cluster = cluster(bsp(ValueFormat::F32), local);
+        let mut cluster = cluster(bsp(ValueFormat::F32), local, shares);
         run(&mut cluster, 6, &order, |reader, clock, values| {
             for (of, value) in values[..6].iter().enumerate() {
                 let same_dc = of / 2 == reader / 2;
@@ -108,8 +114,10 @@ proptest! {
         order in prop::collection::vec(turn(), 0..200),
         remote in 0_u64..4,
         local in 0_u64..3,
+        shares in shares(),
     ) {
-        let mut cluster = cluster(ssp(remote), LocalSync::Ssp { staleness: Staleness(local) });
+        let sync = LocalSync::Ssp { staleness: Staleness(local) };
+        let mut cluster = cluster(ssp(remote), sync, shares);
         run(&mut cluster, 8, &order, |reader, clock, values| {
             for (of, value) in values[..6].iter().enumerate() {
                 let same_dc = of / 2 == reader / 2;

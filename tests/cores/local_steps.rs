@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::cluster::{Cluster, ROOM, Setup};
 use crate::peers::{bulk, header, state};
-use crate::{bsp, local_steps};
+use crate::{UNEVEN, bsp, local_steps};
 
 fn cluster(config: LocalStepsConfig) -> Cluster {
     Cluster::new(&Setup::new(RemoteSync::LocalSteps(config)))
@@ -31,11 +31,13 @@ fn uneven(dc: u16, clock: u64, at: u32) -> f32 {
 #[test]
 fn one_step_without_overlap_is_bsp_to_the_bit() {
     for data_centers in 1..5 {
-        for parameters in [1, 3, 40] {
-            let setup = |remote| Setup { data_centers, parameters, ..Setup::new(remote) };
+        for (parameters, shares) in [(1, vec![]), (3, vec![]), (40, vec![]), (40, UNEVEN.to_vec())]
+        {
+            let setup =
+                |remote, shares| Setup { data_centers, parameters, shares, ..Setup::new(remote) };
             let remote = RemoteSync::LocalSteps(local_steps(1, ValueFormat::F32));
-            let mut rounds = Cluster::new(&setup(remote));
-            let mut exchange = Cluster::new(&setup(bsp(ValueFormat::F32)));
+            let mut rounds = Cluster::new(&setup(remote, shares));
+            let mut exchange = Cluster::new(&setup(bsp(ValueFormat::F32), Vec::new()));
             for clock in 0..6 {
                 for dc in rounds.dcs() {
                     let places = (0..parameters as u32)

@@ -66,5 +66,7 @@ fn local_steps(steps: u64, values: ValueFormat) -> LocalStepsConfig {
     }
 }
 
+/// Shares of blocks. Of a small shard some data centers are home to nothing.
+const UNEVEN: [u64; 4] = [30, 1, 600, 90];
 const FORMATS: [ValueFormat; 2] = [ValueFormat::F32, ValueFormat::Bf16];
 const POLICIES: [Policy; 2] = [Policy::Paper, Policy::Link];

@@ -11,14 +11,15 @@ use gaia_core::wire::{BulkHeader, BulkKind, ControlMessage, encode_control};
 
 use crate::cluster::{Cluster, ROOM, Setup};
 use crate::peers::{bulk, header};
-use crate::{POLICIES, asp, tap};
+use crate::{POLICIES, UNEVEN, asp, tap};
 
 const LOST: u16 = 0;
 const SOURCE: u16 = 1;
 const OTHER: u16 = 2;
 
 fn setup() -> Setup {
-    Setup { drain: DrainMethod::Residuals, ..Setup::new(tap(ValueFormat::F32)) }
+    let shares = UNEVEN.to_vec();
+    Setup { drain: DrainMethod::Residuals, shares, ..Setup::new(tap(ValueFormat::F32)) }
 }
 
 /// A server takes the copy of a mirror to which an update is on its way.

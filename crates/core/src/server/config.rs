@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::blocks::DrainMethod;
+use super::blocks::{Blocks, DrainMethod};
 use crate::significance::Significance;
 use crate::sync::{AspConfig, Correction, Decay, LocalSync, Policy, RemoteSync};
 use crate::types::{Bandwidth, Clock, DcId, ServerId, ShardLayout};
@@ -39,6 +39,8 @@ pub struct ServerConfig {
     pub schedule: Arc<Schedule>,
     /// The significance function that the program passed in. `None` for the function that `remote` names.
     pub significance: Option<Arc<dyn Significance>>,
+    /// The blocks of exchanges, rounds and the drain, with a share for each data center of the topology.
+    pub blocks: Blocks,
     /// How copies become equal at the end of the run.
     pub drain: DrainMethod,
     /// Data centers that have not joined. Empty unless the model is TAP or ASP.

@@ -34,7 +34,7 @@ use crate::sync::WaitReason;
 use crate::types::limits::BULK_FRAME_BYTES_MAX;
 use crate::types::{Clock, DcId, Instant, Model, ServerId, ShardLayout, Tightness, WorkerId};
 
-pub use blocks::DrainMethod;
+pub use blocks::{Blocks, DrainMethod};
 pub use config::{LinkFacts, LongestWay, Schedule, ServerConfig};
 pub use divergence::Divergence;
 pub use error::PeerError;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::block::block;
+use super::block::Blocks;
 use crate::codec::Changes;
 use crate::persist;
 use crate::server::error::PeerError;
@@ -93,18 +93,18 @@ enum Payload {
 }
 
 impl Drain {
-    /// `mirrors` are the other participating data centers.
+    /// `mirrors` are the other participating data centers. `blocks` has shares of all data centers.
     pub(in crate::server) fn new(
         method: DrainMethod,
         own: DcId,
         mirrors: impl IntoIterator<Item = DcId>,
+        blocks: &Blocks,
         parameters: usize,
     ) -> Self {
         let members: BTreeSet<DcId> = mirrors.into_iter().chain([own]).collect();
-        let count = members.len();
-        let blocks = members.into_iter().enumerate();
+        let blocks = blocks.among(&members);
         let mut homes: BTreeMap<DcId, Range<usize>> =
-            blocks.map(|(place, dc)| (dc, block(parameters, place, count))).collect();
+            members.into_iter().map(|dc| (dc, blocks.range(parameters, dc))).collect();
         let home = homes.remove(&own).expect("it takes part itself");
         let mirror = |home| Mirror {
             home,

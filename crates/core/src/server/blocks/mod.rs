@@ -10,9 +10,10 @@ mod parts;
 pub(super) mod sums;
 mod table_part;
 
+pub use block::Blocks;
 pub use drain::DrainMethod;
 
-pub(super) use block::{block, check_span};
+pub(super) use block::check_span;
 pub(super) use drain::Drain;
 pub(super) use parts::{Job, Part};
 pub(super) use table_part::TablePart;

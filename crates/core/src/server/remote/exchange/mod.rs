@@ -21,7 +21,7 @@ use crate::codec::{Changes, quantise};
 use crate::node::Lane;
 use crate::persist;
 use crate::server::blocks::sums::{Changed, Cutting, Sum, add_frame};
-use crate::server::blocks::{block, check_span};
+use crate::server::blocks::{Blocks, check_span};
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
 use crate::server::stats::{LinkStats, Watermark};
@@ -37,6 +37,7 @@ use link::{ExchangeLink, Job};
 pub(super) struct Exchange {
     id: ServerId,
     data_centers: usize,
+    blocks: Blocks,
     staleness: Staleness,
     format: ValueFormat,
     /// The initial values and all totals: the model that all data centers agree on.
@@ -79,6 +80,7 @@ impl Exchange {
         Self {
             id: config.id,
             data_centers,
+            blocks: config.blocks.clone(),
             staleness,
             format,
             global: store.values().to_vec(),
@@ -109,7 +111,7 @@ impl RemoteModel for Exchange {
         self.round(&mut own);
 
         for (to, link) in &mut self.links {
-            let block = block(parameters, to.index(), self.data_centers);
+            let block = self.blocks.range(parameters, *to);
             link.stats.changes += own.touched.count_range(block.clone()) as u64;
             link.jobs.push_back(Job { kind: BulkKind::Partial, clock, cursor: block.start });
         }
@@ -163,7 +165,7 @@ impl RemoteModel for Exchange {
         let job = *self.links.get(&to)?.jobs.front()?;
         let (source, range) = match job.kind {
             BulkKind::Total => (&self.totals[&job.clock], self.home()),
-            _ => (&self.own[&job.clock], block(self.global.len(), to.index(), self.data_centers)),
+            _ => (&self.own[&job.clock], self.block(to)),
         };
         let offset = if job.kind == BulkKind::Total { range.start } else { 0 };
         let end = self.cutting.fill(source, job.cursor..range.end, offset, self.format, room);
@@ -242,6 +244,7 @@ persist! {
             Self {
                 id,
                 data_centers,
+                blocks,
                 staleness: _,
                 format: _,
                 global,
@@ -259,7 +262,7 @@ persist! {
         ) {
             walk.tensor("global", Content::Values, global)?;
             let (parameters, data_centers) = (global.len(), *data_centers);
-            let home = block(parameters, id.dc.index(), data_centers).len();
+            let home = blocks.range(parameters, id.dc).len();
 
             let part = |_: &_| Some(Changed::none(parameters));
             walk.entries("own", own, part, |one, walk| walk.flatten(one, ()))?;
@@ -293,7 +296,6 @@ impl Exchange {
         let link = self.links.get(&from).ok_or(PeerError::UnknownPeer { from })?;
         link.check_sequence(from, header.sequence)?;
 
-        let parameters = self.global.len();
         let (expected, below, block) = match header.kind {
             // A part of clock `c` was computed on this home's total of clock `c - staleness - 1`.
             BulkKind::Partial => {
@@ -302,10 +304,7 @@ impl Exchange {
                 (link.part, below, self.home())
             }
             // A total includes this data center's part.
-            BulkKind::Total => {
-                let block = block(parameters, from.index(), self.data_centers);
-                (self.done[from.index()], self.open, block)
-            }
+            BulkKind::Total => (self.done[from.index()], self.open, self.block(from)),
             kind => return Err(self.unexpected(from, kind.name())),
         };
 
@@ -375,7 +374,7 @@ impl Exchange {
     /// total includes.
     fn finish(&mut self, home: DcId, clock: Clock, store: &mut ShardStore) {
         self.done[home.index()] = clock.next();
-        let block = block(self.global.len(), home.index(), self.data_centers);
+        let block = self.block(home);
         let values = &mut store.values_mut()[block.clone()];
         values.copy_from_slice(&self.global[block.clone()]);
         for own in self.own.range(clock.next()..).map(|(_, own)| own) {
@@ -434,9 +433,14 @@ impl Exchange {
         self.done.iter().copied().min().expect("a topology has a data center")
     }
 
+    /// The block of a home.
+    fn block(&self, home: DcId) -> Range<usize> {
+        self.blocks.range(self.global.len(), home)
+    }
+
     /// The home block of this data center.
     fn home(&self) -> Range<usize> {
-        block(self.global.len(), self.id.dc.index(), self.data_centers)
+        self.block(self.id.dc)
     }
 
     fn sum(&mut self, clock: Clock) -> &mut Sum {

@@ -107,7 +107,8 @@ impl LocalSteps {
         let fragments = if data_centers == 1 { 0 } else { local_steps.fragments as usize };
         let steps = local_steps.steps;
         let decided = local_steps.guard.is_some().then(BTreeMap::new);
-        let rounds = Rounds { parameters, data_centers, steps, fragments, decided };
+        let blocks = config.blocks.clone();
+        let rounds = Rounds { parameters, data_centers, blocks, steps, fragments, decided };
         let first: Vec<Clock> = (0..fragments).map(|fragment| rounds.first(fragment)).collect();
         let link = || JobLink::new(first.clone());
 
@@ -153,7 +154,13 @@ impl LocalSteps {
             due: first.iter().map(|first| vec![*first; data_centers]).collect(),
             links: config.links.keys().map(|peer| (*peer, link())).collect(),
             next: first,
-            drain: Drain::new(config.drain, dc, config.links.keys().copied(), parameters),
+            drain: Drain::new(
+                config.drain,
+                dc,
+                config.links.keys().copied(),
+                &config.blocks,
+                parameters,
+            ),
             draining: None,
             rounds,
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::persist;
-use crate::server::blocks::block;
+use crate::server::blocks::Blocks;
 use crate::types::{Clock, DcId, Tightness};
 
 /// The schedule of rounds. The fragments' rounds are evenly distributed over the clocks between two rounds of a
@@ -18,6 +18,8 @@ use crate::types::{Clock, DcId, Tightness};
 pub(super) struct Rounds {
     pub(super) parameters: usize,
     pub(super) data_centers: usize,
+    /// The blocks of each fragment.
+    pub(super) blocks: Blocks,
     /// The number of clocks between two rounds of a fragment.
     pub(super) steps: u64,
     /// The number of fragments, at most `steps`, so that at most one round begins at a clock.
@@ -31,7 +33,7 @@ impl Rounds {
     pub(super) fn block(&self, fragment: usize, home: DcId) -> Range<usize> {
         let start = self.parameters * fragment / self.fragments;
         let end = self.parameters * (fragment + 1) / self.fragments;
-        let block = block(end - start, home.index(), self.data_centers);
+        let block = self.blocks.range(end - start, home);
         start + block.start..start + block.end
     }
 
@@ -69,7 +71,7 @@ impl Rounds {
 persist! {
     impl Persist<()> for Rounds {
         fn walk(
-            Self { parameters: _, data_centers: _, steps: _, fragments: _, decided },
+            Self { parameters: _, data_centers: _, blocks: _, steps: _, fragments: _, decided },
             walk,
             (),
         ) {
@@ -82,11 +84,15 @@ persist! {
 mod tests {
     use super::*;
 
+    fn rounds(parameters: usize, data_centers: usize, steps: u64, fragments: usize) -> Rounds {
+        let blocks = Blocks::weighted((1..).take(data_centers));
+        Rounds { parameters, data_centers, blocks, steps, fragments, decided: None }
+    }
+
     #[test]
     fn every_fragment_has_its_round_once_in_all_steps() {
         for (steps, fragments) in [(1, 1), (7, 1), (7, 3), (20, 4), (5, 5)] {
-            let rounds =
-                Rounds { parameters: 10, data_centers: 2, steps, fragments, decided: None };
+            let rounds = rounds(10, 2, steps, fragments);
             let mut next: Vec<Clock> = (0..fragments).map(|at| rounds.first(at)).collect();
             for clock in (0..=3 * steps).map(Clock) {
                 if let Some(fragment) = rounds.fragment_at(clock) {
@@ -102,8 +108,7 @@ mod tests {
     #[test]
     fn blocks_cover_the_shard_once() {
         for parameters in [0, 1, 10, 101] {
-            let rounds =
-                Rounds { parameters, data_centers: 3, steps: 9, fragments: 4, decided: None };
+            let rounds = rounds(parameters, 3, 9, 4);
             let mut end = 0;
             for (fragment, home) in (0..4).flat_map(|at| (0..3).map(move |home| (at, home))) {
                 let block = rounds.block(fragment, DcId(home));

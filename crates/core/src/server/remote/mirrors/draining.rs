@@ -22,7 +22,8 @@ impl Mirrors {
         self.client.close();
 
         let parameters = store.values().len();
-        self.drain = Some(Drain::new(method, self.id.dc, self.server.present(), parameters));
+        let (dc, present) = (self.id.dc, self.server.present());
+        self.drain = Some(Drain::new(method, dc, present, &self.blocks, parameters));
 
         let ends: Vec<(DcId, u64)> =
             self.client.sequences().filter(|(to, _)| !inactive.contains(to)).collect();

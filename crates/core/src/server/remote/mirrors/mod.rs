@@ -25,7 +25,7 @@ use super::{ClockFacts, RemoteModel};
 use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
 use crate::persist;
-use crate::server::blocks::{Drain, DrainMethod};
+use crate::server::blocks::{Blocks, Drain, DrainMethod};
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
 use crate::server::stats::{BrakeStats, LinkStats, Watermark};
@@ -54,6 +54,8 @@ pub(super) struct Mirrors {
     /// Present if mirrors send gradients.
     momentum_correction: Option<MomentumCorrection>,
     bound: Bound,
+    /// The blocks of the drain.
+    blocks: Blocks,
     drain: Option<Drain>,
     model: Model,
     /// The number of clocks that this data center has finished, or the clock of the copy that it has taken.
@@ -122,6 +124,7 @@ impl Mirrors {
             first_hops: config.first_hops.clone(),
             momentum_correction: None,
             bound,
+            blocks: config.blocks.clone(),
             drain: None,
             model,
             clock: Clock::ZERO,
@@ -468,6 +471,7 @@ persist! {
                 first_hops,
                 momentum_correction,
                 bound: _,
+                blocks,
                 drain,
                 model: _,
                 clock,
@@ -487,7 +491,7 @@ persist! {
 
             let fresh = || {
                 let present = server.present();
-                Some(Drain::new(DrainMethod::Mean, id.dc, present, layout.parameters()))
+                Some(Drain::new(DrainMethod::Mean, id.dc, present, blocks, layout.parameters()))
             };
             walk.option("drain", drain, fresh, |one, walk| walk.flatten(one, ()))?;
             walk.record("clock", clock)?;

@@ -137,7 +137,7 @@ fn asp(overlay: OverlayKind) -> RemoteSync {
 #[test]
 fn a_run_ends_with_the_name_of_the_worker_whose_changes_diverge() {
     let (simulated, mesh) = (DriverKind::Simulated, OverlayKind::Mesh);
-    let bsp = RemoteSync::Bsp(BspConfig { values: ValueFormat::F32 });
+    let bsp = RemoteSync::Bsp(BspConfig::default());
     let three = || triangle(50.0, 20);
     let runs = [
         (simulated, three(), asp(mesh), "tokyo"),

@@ -17,7 +17,9 @@ use clusters::{app_of, plan, triangle, two_groups};
 use gaia_config::{ComputeModel, DriverKind, Plan};
 use gaia_core::application::{Application, ApplicationError, EvaluationSums, Metric, Task, Work};
 use gaia_core::coordinator::StopRules;
-use gaia_core::sync::{AspConfig, LocalSync, OverlayKind, RemoteSync, SspConfig, ValueFormat};
+use gaia_core::sync::{
+    AspConfig, BlockShares, LocalSync, OverlayKind, RemoteSync, SspConfig, ValueFormat,
+};
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, Staleness, StateError,
 };
@@ -88,7 +90,8 @@ fn one_data_center_needs_no_wan() {
 /// one clock had stopped at different ones, and their drain waited for ever for clocks that never came.
 #[test]
 fn a_late_stop_ends_where_the_furthest_worker_is() {
-    let ssp = SspConfig { staleness: Staleness(2), values: ValueFormat::F32 };
+    let (values, blocks) = (ValueFormat::F32, BlockShares::default());
+    let ssp = SspConfig { staleness: Staleness(2), values, blocks };
     for remote in [RemoteSync::Ssp(ssp), RemoteSync::Bsp(Default::default())] {
         let mut plan = plan(triangle(100.0, 2), remote);
         plan.local = LocalSync::Ssp { staleness: Staleness(1) };
@@ -271,7 +274,8 @@ fn handwritten_digits_are_recognised_as_well_over_the_wan_as_on_the_lan() {
 }
 
 fn remotes() -> [RemoteSync; 5] {
-    let ssp = SspConfig { staleness: Staleness(1), values: ValueFormat::F32 };
+    let (values, blocks) = (ValueFormat::F32, BlockShares::default());
+    let ssp = SspConfig { staleness: Staleness(1), values, blocks };
     [
         RemoteSync::Bsp(Default::default()),
         RemoteSync::Ssp(ssp),

@@ -13,8 +13,8 @@ use gaia_core::server::{
 };
 use gaia_core::store::{ShardDeltas, ShardRows};
 use gaia_core::sync::{
-    AspConfig, BspConfig, GuardConfig, LocalStepsConfig, LocalSync, RemoteSync, SspConfig,
-    TapConfig, ValueFormat,
+    AspConfig, BlockShares, BspConfig, GuardConfig, LocalStepsConfig, LocalSync, RemoteSync,
+    SspConfig, TapConfig, ValueFormat,
 };
 use gaia_core::types::{
     Bandwidth, Clock, DcId, Deltas, Instant, Model, ModelLayout, RowSet, ServerId, ShardId,
@@ -231,7 +231,11 @@ fn models() -> [RemoteSync; 7] {
     let steps = LocalStepsConfig { steps: 2, ..LocalStepsConfig::default() };
     [
         RemoteSync::Bsp(BspConfig::default()),
-        RemoteSync::Ssp(SspConfig { staleness: Staleness(1), values: ValueFormat::Bf16 }),
+        RemoteSync::Ssp(SspConfig {
+            staleness: Staleness(1),
+            values: ValueFormat::Bf16,
+            blocks: BlockShares::default(),
+        }),
         RemoteSync::Tap(TapConfig::default()),
         RemoteSync::Asp(AspConfig::default()),
         RemoteSync::Asp(AspConfig { guard: guard(), ..AspConfig::default() }),

@@ -19,21 +19,22 @@ mod returning_worker;
 mod stopping_worker;
 
 use gaia_core::sync::{
-    AspConfig, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, Outer, Overlap,
-    Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
+    AspConfig, BlockShares, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, Outer,
+    Overlap, Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
 };
 use gaia_core::types::Staleness;
 
 fn bsp(values: ValueFormat) -> RemoteSync {
-    RemoteSync::Bsp(BspConfig { values })
+    RemoteSync::Bsp(BspConfig { values, ..BspConfig::default() })
 }
 
 fn ssp(staleness: u64) -> RemoteSync {
-    RemoteSync::Ssp(SspConfig { staleness: Staleness(staleness), values: ValueFormat::F32 })
+    let (values, blocks) = (ValueFormat::F32, BlockShares::default());
+    RemoteSync::Ssp(SspConfig { staleness: Staleness(staleness), values, blocks })
 }
 
 fn tap(values: ValueFormat) -> RemoteSync {
-    RemoteSync::Tap(TapConfig { values })
+    RemoteSync::Tap(TapConfig { values, ..TapConfig::default() })
 }
 
 /// ASP whose parameters become significant when they change by more than half, and without brakes.

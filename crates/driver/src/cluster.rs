@@ -9,7 +9,7 @@ use gaia_config::{OnGiveUp, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::{ClusterCoordinator, Coordinator, CoordinatorConfig, FailureRules};
 use gaia_core::persist;
-use gaia_core::server::{Blocks, LinkFacts, LongestWay, Schedule, Server, ServerConfig};
+use gaia_core::server::{LinkFacts, LongestWay, Schedule, Server, ServerConfig};
 use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
 use gaia_core::topology::{Overlay, Topology};
@@ -128,7 +128,7 @@ impl<'p> Blueprint<'p> {
             },
             schedule: self.schedule.clone(),
             significance: self.significance.clone(),
-            blocks: Blocks::equal(topology.data_centers.len()),
+            blocks: plan.blocks(),
             drain: plan.drain.method,
             inactive: plan.late(),
             plan_hash: self.plan_hash,

@@ -7,7 +7,8 @@ use crate::sections::{
     EvaluatePlace, FailuresConfig, LogConfig, ModelConfig,
 };
 use gaia_core::coordinator::StopRules;
-use gaia_core::sync::{LocalSync, OverlayKind, RemoteSync};
+use gaia_core::server::Blocks;
+use gaia_core::sync::{BlockShares, LocalSync, OverlayKind, RemoteSync};
 use gaia_core::topology::{DataHome, Deployment, Overlay, Topology};
 use gaia_core::types::Seed;
 use gaia_ml::apps::{AppConfig, ExternalConfig};
@@ -146,6 +147,14 @@ impl Plan {
                 OverlayKind::Tree => Overlay::tree(topology),
             },
             _ => Overlay::mesh(topology),
+        }
+    }
+
+    /// The blocks of exchanges, rounds and the drain.
+    pub fn blocks(&self) -> Blocks {
+        match self.remote.blocks() {
+            BlockShares::Bandwidth => Blocks::by_bandwidth(&self.topology),
+            BlockShares::Equal => Blocks::equal(self.topology.data_centers.len()),
         }
     }
 }

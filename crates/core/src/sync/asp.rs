@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{GuardConfig, ValueFormat};
+use super::{BlockShares, GuardConfig, ValueFormat};
 use crate::types::{Clock, DurationSetting, Staleness};
 
 /// The settings of remote ASP.
@@ -40,6 +40,8 @@ pub struct AspConfig {
     pub momentum: Correction,
     /// The format of values on the WAN. The rounding error stays in the residual.
     pub values: ValueFormat,
+    /// The sizes of the blocks of the drain at the end.
+    pub blocks: BlockShares,
     /// Whether the selective barrier is applied (section 3 of the paper).
     pub selective_barrier: Brake,
     /// How long a read waits for announced parameters before it continues without them.
@@ -186,6 +188,7 @@ impl Default for AspConfig {
             overlay: OverlayKind::Mesh,
             momentum: Correction::On,
             values: ValueFormat::Bf16,
+            blocks: BlockShares::default(),
             selective_barrier: Brake::Auto,
             barrier_deadline: DurationSetting(std::time::Duration::from_secs(10)),
             mirror_clock: Brake::Auto,

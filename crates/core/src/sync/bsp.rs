@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ValueFormat;
+use super::{BlockShares, ValueFormat};
 
 /// The settings of remote BSP. A read at clock `c` sees all updates of all data centers up to clock `c`. Of later
 /// updates it sees only those of the reader's own data center.
@@ -11,10 +11,12 @@ use super::ValueFormat;
 pub struct BspConfig {
     /// The format of values on the WAN. The rounding error is added to the update of the next clock.
     pub values: ValueFormat,
+    /// The sizes of the blocks of the exchange.
+    pub blocks: BlockShares,
 }
 
 impl Default for BspConfig {
     fn default() -> Self {
-        Self { values: ValueFormat::F32 }
+        Self { values: ValueFormat::F32, blocks: BlockShares::default() }
     }
 }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{GuardConfig, Overlap, ValueFormat};
+use super::{BlockShares, GuardConfig, Overlap, ValueFormat};
 
 /// The settings of remote local steps. Data centers train on their own copies and combine their changes periodically.
 ///
@@ -36,6 +36,8 @@ pub struct LocalStepsConfig {
     pub outer_momentum: f64,
     /// The format of changes on the WAN, in both directions. The rounding error is added to the next round.
     pub values: ValueFormat,
+    /// The sizes of the blocks of rounds and of the drain at the end.
+    pub blocks: BlockShares,
     /// The guard against skew. Each of its steps divides `steps`, and with it the overlap, by four. It requires one
     /// fragment. `None` for no guard.
     pub guard: Option<GuardConfig>,
@@ -76,6 +78,7 @@ impl Default for LocalStepsConfig {
             outer_learning_rate: 0.7,
             outer_momentum: 0.5,
             values: ValueFormat::Int4,
+            blocks: BlockShares::default(),
             guard: None,
         }
     }

@@ -6,6 +6,7 @@
 //! They are two types, so that one cannot be passed for the other.
 
 mod asp;
+mod block_shares;
 mod bsp;
 mod gate;
 mod guard;
@@ -20,6 +21,7 @@ pub use crate::codec::ValueFormat;
 pub use asp::{
     AspConfig, Brake, Correction, Decay, Floor, Function, Goal, OnPartition, OverlayKind, Policy,
 };
+pub use block_shares::BlockShares;
 pub use bsp::BspConfig;
 pub use gate::{Gate, WaitReason};
 pub use guard::GuardConfig;

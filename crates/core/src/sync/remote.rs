@@ -1,6 +1,8 @@
 //! The choice of the synchronisation model between data centers.
 
-use super::{AspConfig, BspConfig, GuardConfig, LocalStepsConfig, SspConfig, TapConfig};
+use super::{
+    AspConfig, BlockShares, BspConfig, GuardConfig, LocalStepsConfig, SspConfig, TapConfig,
+};
 use crate::types::Tightness;
 
 /// How data centers share updates and wait for each other.
@@ -38,6 +40,17 @@ impl RemoteSync {
         match self {
             Self::LocalSteps(local_steps) => Tightness::most_of_clocks(local_steps.steps),
             _ => Tightness::MOST,
+        }
+    }
+
+    /// The sizes of the blocks of exchanges, rounds and drains.
+    pub fn blocks(&self) -> BlockShares {
+        match self {
+            Self::Bsp(bsp) => bsp.blocks,
+            Self::Ssp(ssp) => ssp.blocks,
+            Self::Tap(tap) => tap.blocks,
+            Self::Asp(asp) => asp.blocks,
+            Self::LocalSteps(local_steps) => local_steps.blocks,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ValueFormat;
+use super::{BlockShares, ValueFormat};
 use crate::types::Staleness;
 
 /// The settings of remote SSP. A read at clock `c` sees all updates of all data centers up to clock `c - staleness`.
@@ -14,6 +14,9 @@ pub struct SspConfig {
     /// The format of values on the WAN. The rounding error is added to the update of the next clock.
     #[serde(default = "f32")]
     pub values: ValueFormat,
+    /// The sizes of the blocks of the exchange.
+    #[serde(default)]
+    pub blocks: BlockShares,
 }
 
 fn f32() -> ValueFormat {

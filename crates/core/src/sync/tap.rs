@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ValueFormat;
+use super::{BlockShares, ValueFormat};
 
 /// The settings of remote TAP. Updates that have not been sent merge with later ones of the same parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -10,10 +10,12 @@ use super::ValueFormat;
 pub struct TapConfig {
     /// The format of values on the WAN. The rounding error stays in the residual.
     pub values: ValueFormat,
+    /// The sizes of the blocks of the drain at the end.
+    pub blocks: BlockShares,
 }
 
 impl Default for TapConfig {
     fn default() -> Self {
-        Self { values: ValueFormat::F32 }
+        Self { values: ValueFormat::F32, blocks: BlockShares::default() }
     }
 }

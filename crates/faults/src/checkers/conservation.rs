@@ -362,9 +362,9 @@ impl Conservation {
             total.iter_mut().zip(own).for_each(|(sum, value)| *sum += value);
         }
         // Of the changes of lost servers, those in the copy of each block's home count.
-        let (count, parameters) = (view.present().count(), total.len());
-        for (home, dc) in view.present().enumerate() {
-            let block = parameters * home / count..parameters * (home + 1) / count;
+        let blocks = view.plan.blocks().among(&view.present().collect());
+        for dc in view.present() {
+            let block = blocks.range(total.len(), dc);
             let former = self.former_of(view, ServerId { dc, shard: server.shard });
             for place in block {
                 total[place] += former[place];

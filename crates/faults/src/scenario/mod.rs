@@ -22,8 +22,8 @@ use gaia_config::{
 use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
 use gaia_core::sync::{
-    AspConfig, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, LocalSync,
-    OnPartition, Outer, Overlap, OverlayKind, Policy, RemoteSync, SspConfig, TapConfig,
+    AspConfig, BlockShares, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig,
+    LocalSync, OnPartition, Outer, Overlap, OverlayKind, Policy, RemoteSync, SspConfig, TapConfig,
     ValueFormat,
 };
 use gaia_core::topology::{DataCenter, Topology, WanLink};
@@ -214,6 +214,12 @@ impl Scenario {
         (within(&mut chance, 1, 3) as usize, within(&mut chance, 0, 1) == 0)
     }
 
+    /// The sizes of blocks. Links differ, so that blocks by bandwidth do.
+    fn blocks(&self) -> BlockShares {
+        let mut chance = Seed(self.seed).child("blocks").random();
+        [BlockShares::Bandwidth, BlockShares::Equal][within(&mut chance, 0, 1) as usize]
+    }
+
     /// The plan of the run, with all other parameters drawn.
     pub(crate) fn plan(&self) -> Plan {
         let seed = Seed(self.seed);
@@ -229,7 +235,7 @@ impl Scenario {
                 0 => LocalSync::Bsp,
                 staleness => LocalSync::Ssp { staleness: Staleness(staleness) },
             },
-            remote: remote(&self.remote, &mut seed.child("settings").random()),
+            remote: remote(&self.remote, self.blocks(), &mut seed.child("settings").random()),
             compute: ComputeConfig {
                 model: ComputeModel::Cost,
                 rate: ComputeRate::ExamplesPerSecond(1.0 / seconds),
@@ -339,16 +345,16 @@ fn base() -> &'static Plan {
 }
 
 /// A remote model with drawn settings.
-fn remote(name: &str, chance: &mut Random) -> RemoteSync {
+fn remote(name: &str, blocks: BlockShares, chance: &mut Random) -> RemoteSync {
     let mut one_of = |count: u64| within(chance, 0, count - 1);
     let plain = if one_of(2) == 0 { ValueFormat::F32 } else { ValueFormat::Bf16 };
     match name {
-        "bsp" => RemoteSync::Bsp(BspConfig { values: plain }),
+        "bsp" => RemoteSync::Bsp(BspConfig { values: plain, blocks }),
         "ssp" => {
             let staleness = Staleness(1 + one_of(3));
-            RemoteSync::Ssp(SspConfig { staleness, values: plain })
+            RemoteSync::Ssp(SspConfig { staleness, values: plain, blocks })
         }
-        "tap" => RemoteSync::Tap(TapConfig { values: plain }),
+        "tap" => RemoteSync::Tap(TapConfig { values: plain, blocks }),
         "local-steps" => {
             let steps = 1 + one_of(6);
             RemoteSync::LocalSteps(LocalStepsConfig {
@@ -360,6 +366,7 @@ fn remote(name: &str, chance: &mut Random) -> RemoteSync {
                 outer_learning_rate: 1.0,
                 values: plain,
                 density: [1.0, 0.3][one_of(2) as usize],
+                blocks,
                 ..LocalStepsConfig::default()
             })
         }
@@ -373,6 +380,7 @@ fn remote(name: &str, chance: &mut Random) -> RemoteSync {
             overlay: [OverlayKind::Mesh, OverlayKind::Groups, OverlayKind::Tree]
                 [one_of(3) as usize],
             values: ValueFormat::ALL[one_of(4) as usize],
+            blocks,
             selective_barrier: if one_of(2) == 0 { Brake::On } else { Brake::Off },
             barrier_deadline: DurationSetting(Duration::from_millis(500 + 2_000 * one_of(3))),
             mirror_clock: if one_of(3) == 0 { Brake::Off } else { Brake::On },

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::codec::Changes;
 use crate::server::error::PeerError;
+use crate::topology::Topology;
 use crate::types::DcId;
 
 /// How a shard is divided into blocks, one for each data center, which is its home.
@@ -34,6 +35,20 @@ impl Blocks {
             bounds.push(before.checked_add(share).expect("the shares of a run fit"));
         }
         Self { bounds: bounds.into() }
+    }
+
+    /// Blocks in proportion to the slowest link of each data center, in either direction.
+    ///
+    /// Over the link from `a` to `b` go `a`'s part of `b`'s block, and the result of `a`'s block. With slowest links `m`
+    /// the link needs `(m_a + m_b) / Σm` of the time of the whole shard, divided by a bandwidth that is at least the
+    /// larger of the two. So no link takes longer than `2 / Σm`. With equal blocks the slowest link takes
+    /// `2 / (D · min m)`, which is never less.
+    pub fn by_bandwidth(topology: &Topology) -> Self {
+        Self::weighted(topology.dc_ids().map(|dc| {
+            let own = topology.links.iter().filter(|link| link.from == dc || link.to == dc);
+            let slowest = own.map(|link| link.bandwidth.bits_per_second()).reduce(f64::min);
+            slowest.map_or(1, |bits| (bits.round() as u64).max(1))
+        }))
     }
 
     /// The blocks if only these data centers are homes. Their shares keep their proportions, all others are empty.

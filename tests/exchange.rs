@@ -10,6 +10,7 @@ use gaia::{
     Model, ModelLayout, Outcome, Override, RowSet, RunFile, Seed, TableDeltas, TableLayout, Task,
     Unobserved, WeightedSum, Work,
 };
+use gaia_core::link::PAYLOAD_SHARE_MAX;
 
 /// Each worker changes every parameter in each clock, and takes no time for it.
 struct Dense {
@@ -92,16 +93,28 @@ fn exchange_s(outcome: &Outcome) -> f64 {
 
 /// A shipped topology whose links are so slow that round trips hardly count.
 fn slow(name: &str, servers: usize) -> String {
+    let scale = if name.starts_with("aws") { 1e-5 } else { 1e-3 };
     format!(
-        "{{ file = \"{name}\", bandwidth_scale = 0.002, defaults = {{ servers = {servers}, workers = {servers}, \
+        "{{ file = \"{name}\", bandwidth_scale = {scale}, defaults = {{ servers = {servers}, workers = {servers}, \
          lan_bandwidth = \"1 Gbit/s\", lan_rtt = \"0 s\", colocated = true }} }}"
+    )
+}
+
+/// Data centers whose links all have the same properties.
+fn alike(data_centers: usize, rtt_ms: u32) -> String {
+    let named: Vec<String> =
+        (0..data_centers).map(|dc| format!("{{ name = \"dc{dc}\" }}")).collect();
+    format!(
+        "{{ name = \"alike\", data_center = [{}], wan = {{ bandwidth = \"10 Mbit/s\", rtt = \"{rtt_ms} ms\" }}, \
+         defaults = {{ lan_bandwidth = \"10 Gbit/s\", lan_rtt = \"0 s\", colocated = true }} }}",
+        named.join(", ")
     )
 }
 
 fn blocks_ratio(name: &str, servers: usize, model: &str) -> f64 {
     let of = |blocks: &str| {
         let remote = format!("{model}, blocks = '{blocks}'");
-        exchange_s(&run(&slow(name, servers), &remote, 400_000, &[]))
+        exchange_s(&run(&slow(name, servers), &remote, PARAMETERS, &[]))
     };
     of("bandwidth") / of("equal")
 }
@@ -111,6 +124,71 @@ fn blocks_by_bandwidth_are_nowhere_slower_than_equal_ones() {
     for name in SHIPPED {
         let ratio = blocks_ratio(name, 1, "model = 'bsp'");
         assert!(ratio < 1.001, "{ratio} over {name}");
+    }
+}
+
+/// As the pieces of a home's block are sent back one after the other, it is at most the larger of the two blocks on a link
+/// that decides.
+#[test]
+fn blocks_by_bandwidth_halve_an_exchange_over_ec2_all() {
+    for servers in [1, 2] {
+        let ratio = blocks_ratio("gaia-2016-ec2-all", servers, "model = 'bsp'");
+        assert!((0.47..0.55).contains(&ratio), "{ratio} with {servers} servers");
+    }
+}
+
+/// Each of a ring's `2(D - 1)` steps sends one chunk of `1 / D` of the model over every link, and waits for its arrival.
+#[test]
+fn a_ring_takes_the_time_of_its_steps() {
+    for (data_centers, rtt_ms) in [(2, 0), (3, 100), (5, 20), (8, 200)] {
+        let topology = alike(data_centers, rtt_ms);
+        let outcome = run(&topology, "model = 'bsp', exchange = 'ring'", PARAMETERS, &[]);
+        let steps = 2.0 * (data_centers - 1) as f64;
+        let model_s = MODEL_BITS / ALIKE_BITS_PER_SECOND;
+        let hop_s = 0.5e-3 * f64::from(rtt_ms);
+        let expected = steps / data_centers as f64 * model_s + steps * hop_s;
+        let ratio = exchange_s(&outcome) / expected;
+        assert!((0.97..1.03).contains(&ratio), "{data_centers} data centers: {ratio}");
+    }
+}
+
+/// Pipelined over a tree, the model crosses each of its links once in each direction.
+#[test]
+fn a_tree_takes_the_time_of_its_slowest_link() {
+    for data_centers in [2, 5] {
+        let topology = alike(data_centers, 0);
+        let outcome = run(&topology, "model = 'bsp', exchange = 'tree'", PARAMETERS, &[]);
+        let ratio = exchange_s(&outcome) * ALIKE_BITS_PER_SECOND / (MODEL_BITS);
+        assert!((1.0..1.05).contains(&ratio), "{data_centers} data centers: {ratio}");
+    }
+}
+
+/// The ratios follow from the bandwidths. With equal blocks the slowest link carries `2 / D` of the model. Each link of a
+/// ring carries `2(D - 1) / D` of it, and each link of a tree all of it.
+///
+/// A ring uses one direction of each link, so that no acknowledgements share it: these are 4 % of the bytes of homes. A
+/// tree needs the time of some chunks of 195 more, as many as its longest path has links, there and back.
+#[test]
+fn rings_and_trees_take_their_multiples_of_homes_over_each_wan() {
+    for (name, best, listed, tree) in [
+        ("gaia-2016-ec2-all", 2.79, 5.24, 1.28),
+        ("aws-2022-ec2-all", 7.9, 8.7, 4.2),
+        ("aws-2022-single-flow", 5.5, 9.0, 2.4),
+    ] {
+        let of = |remote: &str| exchange_s(&run(&slow(name, 1), remote, PARAMETERS, &[]));
+        let homes = of("model = 'bsp', blocks = 'equal'");
+        let names = gaia::load_topology(name).unwrap();
+        let names: Vec<&str> = names.data_centers.iter().map(|dc| dc.name.as_str()).collect();
+        let in_order = format!("model = 'bsp', exchange = 'ring', ring = {names:?}");
+        for (what, remote, expected) in [
+            ("the best ring", "model = 'bsp', exchange = 'ring'", best),
+            ("the ring in order", &*in_order, listed),
+            ("the tree", "model = 'bsp', exchange = 'tree'", tree),
+        ] {
+            let ratio = of(remote) / homes;
+            let most = if what == "the tree" { 1.07 } else { 1.0 };
+            assert!((0.95..most).contains(&(ratio / expected)), "{what} over {name}: {ratio}");
+        }
     }
 }
 
@@ -132,4 +210,8 @@ const SHIPPED: [&str; 6] = [
     "aws-2022-single-flow",
     "three-regions",
 ];
+const ALIKE_BITS_PER_SECOND: f64 = 1e7;
+const PARAMETERS: usize = 200_000;
+/// The model in packets, with their headers.
+const MODEL_BITS: f64 = 32.0 * PARAMETERS as f64 / PAYLOAD_SHARE_MAX;
 const CLOCKS: u64 = 3;

@@ -8,8 +8,10 @@ use gaia_driver::Outcome;
 use runs::run;
 
 /// Every way to share updates, by what `[sync.remote]` says.
-const REMOTES: [&str; 6] = [
+const REMOTES: [&str; 8] = [
     "model = 'bsp'",
+    "model = 'bsp', exchange = 'ring'",
+    "model = 'bsp', exchange = 'tree'",
     "model = 'ssp', staleness = 2",
     "model = 'tap'",
     "model = 'asp'",

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use gaia_core::node::{Lane, Probed, ServerInput, WorkerMessage};
 use gaia_core::server::{
-    Blocks, DrainMethod, LinkFacts, LongestWay, Schedule, Server, ServerConfig, ServerOutput,
+    Blocks, DrainMethod, ExchangeRoute, LinkFacts, LongestWay, Schedule, Server, ServerConfig,
+    ServerOutput,
 };
 use gaia_core::store::{ShardDeltas, ShardRows};
 use gaia_core::sync::{
@@ -100,6 +101,7 @@ impl Node {
                 momentum: 0.5,
             }),
             significance: None,
+            route: ExchangeRoute::Homes,
             blocks: Blocks::equal(3),
             drain: DrainMethod::Mean,
             inactive: BTreeSet::new(),

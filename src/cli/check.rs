@@ -8,9 +8,10 @@ use crate::applications::Applications;
 use gaia_config::{ComputeModel, ComputeRate, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopRules;
+use gaia_core::server::ExchangeRoute;
 use gaia_core::sync::{AspConfig, LocalSync, Overlap, RemoteSync};
 use gaia_core::topology::Topology;
-use gaia_core::types::{Bandwidth, ByteSize, DurationSetting};
+use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting};
 use gaia_driver::real::{LinkCheck, check_links};
 
 /// What a run file would run.
@@ -131,7 +132,7 @@ impl Findings {
             parameters,
             places: None,
             local_sync: local(plan.local),
-            remote_sync: remote(&plan.remote),
+            remote_sync: remote(plan),
             wan: topology.name.clone(),
             bandwidth_scale: topology.bandwidth_scale,
             data_centers: topology.data_centers.iter().map(|dc| dc.name.clone()).collect(),
@@ -221,9 +222,10 @@ fn local(local: LocalSync) -> String {
     }
 }
 
-fn remote(remote: &RemoteSync) -> String {
-    match remote {
-        RemoteSync::Bsp(_) | RemoteSync::Tap(_) => remote.name().into(),
+fn remote(plan: &Plan) -> String {
+    match &plan.remote {
+        RemoteSync::Bsp(_) => bsp(plan),
+        RemoteSync::Tap(_) => "tap".into(),
         RemoteSync::Ssp(ssp) => format!("ssp, staleness {}", ssp.staleness.0),
         RemoteSync::Asp(AspConfig { threshold, data_center_staleness, .. }) => {
             let staleness = match data_center_staleness {
@@ -243,6 +245,31 @@ fn remote(remote: &RemoteSync) -> String {
                 "local-steps, {steps} clocks per round, {overlap}, {density} % of the changes, {values}"
             )
         }
+    }
+}
+
+/// BSP, with the links of a ring or a tree.
+fn bsp(plan: &Plan) -> String {
+    let (what, links): (&str, Vec<(DcId, DcId)>) = match plan.exchange_route() {
+        ExchangeRoute::Homes => return "bsp".into(),
+        ExchangeRoute::Ring(order) => {
+            let next = order.iter().copied().cycle().skip(1);
+            ("ring", order.iter().copied().zip(next).filter(|(from, to)| from != to).collect())
+        }
+        ExchangeRoute::Tree(parents) => {
+            let children = (0..).map(DcId).zip(parents);
+            ("tree", children.filter_map(|(child, parent)| Some((child, parent?))).collect())
+        }
+    };
+
+    let topology = &plan.topology;
+    let name = |dc: DcId| &topology.dc(dc).name;
+    let named: Vec<String> =
+        links.iter().map(|(from, to)| format!("{}-{}", name(*from), name(*to))).collect();
+    let speeds = links.iter().map(|(from, to)| topology.link(*from, *to).bandwidth);
+    match speeds.min_by(|a, b| a.bits_per_second().total_cmp(&b.bits_per_second())) {
+        Some(slowest) => format!("bsp, {what} {}, slowest link {slowest}", named.join(" ")),
+        None => format!("bsp, {what}"),
     }
 }
 

@@ -172,7 +172,7 @@ pub(crate) struct CompareFlags {
         value_name = "MODEL,…",
         value_delimiter = ',',
         default_value = "bsp,ssp,asp",
-        value_parser = PossibleValuesParser::new(gaia_core::sync::RemoteSync::NAMES)
+        value_parser = PossibleValuesParser::new(gaia_core::sync::RemoteSync::VARIANTS)
     )]
     pub(crate) remote: Vec<String>,
     /// The WANs to compare over: names of shipped topologies, topology files, or `lan` for the same machines in

@@ -356,6 +356,41 @@ fn a_synchronisation_model_with_a_wrong_setting() {
             &["unknown key `sync.remote.guard`"],
         ),
         run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"bsp\"\nexchange = «\"rings\"",
+            &["`sync.remote.exchange` is `rings`", "did you mean `ring`?"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"tap\"\n«exchange = \"ring\"",
+            &["unknown key `sync.remote.exchange`"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"bsp\"\nring = «[\"oregon\"]",
+            &["`sync.remote.ring` is `oregon`", "no ring, as `exchange` is `homes`"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"bsp\"\nexchange = \"ring\"\nring = «[\"north\", \"atlantis\"]",
+            &["`sync.remote.ring` is `atlantis`", "`north`"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"bsp\"\nexchange = \"ring\"\nring = «[\"oregon\", \"oregon\"]",
+            &["each data center once, not oregon again"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"bsp\"\nexchange = \"ring\"\nring = «[\"oregon\"]",
+            &["`sync.remote.ring` is `oregon`", "all data centers of the topology, with"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"ssp\"\nstaleness = 1\nblocks = «\"even\"",
+            &["`sync.remote.blocks` is `even`", "`bandwidth` or `equal`"],
+        ),
+        run(
             "threshold = 0.01",
             "momentum = «\"mask\"",
             &["`sync.remote.momentum` is `mask`", "did you mean `masked`?"],

@@ -37,8 +37,10 @@ const APPS: [(&str, &str); 6] = [
     ),
 ];
 
-const REMOTES: [&str; 7] = [
+const REMOTES: [&str; 9] = [
     "{model = 'bsp'}",
+    "{model = 'bsp', exchange = 'ring', values = 'bf16'}",
+    "{model = 'bsp', exchange = 'tree'}",
     "{model = 'ssp', staleness = 2}",
     "{model = 'tap'}",
     "{model = 'asp'}",

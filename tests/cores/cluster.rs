@@ -12,8 +12,8 @@ use bytes::Bytes;
 use gaia_core::codec::{Buffers, Changes};
 use gaia_core::node::{Lane, ProbeRequest, Probed, RowsRead, ServerInput, WorkerMessage};
 use gaia_core::server::{
-    Blocks, Divergence, DrainMethod, LinkFacts, LongestWay, PeerError, Schedule, Server,
-    ServerConfig, ServerOutput,
+    Blocks, Divergence, DrainMethod, ExchangeRoute, LinkFacts, LongestWay, PeerError, Schedule,
+    Server, ServerConfig, ServerOutput,
 };
 use gaia_core::store::{ShardDeltas, ShardRows};
 use gaia_core::sync::{LocalSync, RemoteSync};
@@ -35,6 +35,8 @@ pub struct Setup {
     pub local: LocalSync,
     pub remote: RemoteSync,
     pub drain: DrainMethod,
+    /// The way of BSP's changes.
+    pub route: ExchangeRoute,
     /// The share of each data center's block; equal where empty.
     pub shares: Vec<u64>,
     /// The configured properties of each link.
@@ -90,6 +92,7 @@ impl Setup {
             local: LocalSync::Bsp,
             remote,
             drain: DrainMethod::Mean,
+            route: ExchangeRoute::Homes,
             shares: Vec::new(),
             bandwidth: Bandwidth::from_mbit(100.0),
             rtt: Duration::from_millis(100),
@@ -141,6 +144,7 @@ impl Setup {
                 momentum: self.momentum,
             }),
             significance: None,
+            route: self.route.clone(),
             blocks: self.blocks(),
             drain: self.drain,
             inactive: self.inactive.clone(),

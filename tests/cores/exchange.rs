@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use gaia_core::codec::ValueFormat;
 use gaia_core::node::Lane;
+use gaia_core::server::ExchangeRoute;
 use gaia_core::sync::{LocalSync, RemoteSync, WaitReason};
 use gaia_core::types::{Clock, DcId, Staleness, WorkerId};
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, Setup};
-use crate::{UNEVEN, bsp, ssp};
+use crate::{FORMATS, UNEVEN, bsp, ssp};
 
 /// Who gets the next turn, and what for.
 #[derive(Clone, Copy, Debug)]
@@ -72,9 +73,20 @@ fn run(
     panic!("the run is stuck");
 }
 
-fn cluster(remote: RemoteSync, local: LocalSync, shares: Vec<u64>) -> Cluster {
+fn setup(remote: RemoteSync, local: LocalSync, shares: Vec<u64>) -> Setup {
     let workers = usize::from(WORKERS);
-    Cluster::new(&Setup { workers, parameters: 7, local, shares, ..Setup::new(remote) })
+    Setup { workers, parameters: 7, local, shares, ..Setup::new(remote) }
+}
+
+fn route() -> impl Strategy<Value = ExchangeRoute> {
+    let [first, second, third] = [DcId(0), DcId(1), DcId(2)];
+    let tree = |parents: [Option<DcId>; 3]| ExchangeRoute::Tree(parents.to_vec());
+    prop::sample::select(vec![
+        ExchangeRoute::Homes,
+        ExchangeRoute::Ring(vec![second, first, third]),
+        tree([Some(second), Some(third), None]),
+        tree([Some(second), None, Some(second)]),
+    ])
 }
 
 /// Equal blocks, blocks of different sizes, and blocks of which some are empty.
@@ -90,9 +102,11 @@ proptest! {
         order in prop::collection::vec(turn(), 0..200),
         staleness in 0_u64..3,
         shares in shares(),
+        route in route(),
     ) {
         let local = LocalSync::Ssp { staleness: Staleness(staleness) };
-        let mut cluster = cluster(bsp(ValueFormat::F32), local, shares);
+        let setup = setup(bsp(ValueFormat::F32), local, shares);
+        let mut cluster = Cluster::new(&Setup { route, ..setup });
         run(&mut cluster, 6, &order, |reader, clock, values| {
             for (of, value) in values[..6].iter().enumerate() {
                 let same_dc = of / 2 == reader / 2;
@@ -117,7 +131,7 @@ proptest! {
         shares in shares(),
     ) {
         let sync = LocalSync::Ssp { staleness: Staleness(local) };
-        let mut cluster = cluster(ssp(remote), sync, shares);
+        let mut cluster = Cluster::new(&setup(ssp(remote), sync, shares));
         run(&mut cluster, 8, &order, |reader, clock, values| {
             for (of, value) in values[..6].iter().enumerate() {
                 let same_dc = of / 2 == reader / 2;
@@ -152,8 +166,16 @@ fn an_ssp_data_center_is_no_further_ahead_than_the_staleness() {
 /// No value that is sent has more than eight bits, and what the ninth would have held is never lost for good.
 #[test]
 fn rounding_to_bf16_loses_nothing_over_time() {
+    let ring = ExchangeRoute::Ring(vec![DcId(0), DcId(1), DcId(2)]);
+    let tree = ExchangeRoute::Tree(vec![None, Some(DcId(0)), Some(DcId(1))]);
+    for route in [ExchangeRoute::Homes, ring, tree] {
+        check_rounding(route);
+    }
+}
+
+fn check_rounding(route: ExchangeRoute) {
     let remote = bsp(ValueFormat::Bf16);
-    let mut cluster = Cluster::new(&Setup { parameters: 4, ..Setup::new(remote) });
+    let mut cluster = Cluster::new(&Setup { parameters: 4, route, ..Setup::new(remote) });
     let step = 1.0 + 1.0 / 512.0;
     let clocks = 300;
     for _ in 0..clocks {
@@ -172,6 +194,54 @@ fn rounding_to_bf16_loses_nothing_over_time() {
     for (dc, clock, copy) in &cluster.copies {
         assert_eq!(*by_clock.entry(*clock).or_insert(copy), &copy[..], "{dc} at {clock}");
     }
+}
+
+/// Chunks are summed in other orders, and the sums of a model of any size are the same everywhere.
+#[test]
+fn rings_and_trees_compute_the_sums_of_homes() {
+    for data_centers in 1..6_usize {
+        let all = || (0..data_centers as u16).map(DcId);
+        let chain: Vec<Option<DcId>> = all().map(|dc| dc.0.checked_sub(1).map(DcId)).collect();
+        let routes = [
+            ExchangeRoute::Homes,
+            ExchangeRoute::Ring(all().rev().collect()),
+            ExchangeRoute::Tree(chain),
+        ];
+        for (parameters, format) in
+            [0, 1, 3, 40, 9_000].into_iter().flat_map(|size| FORMATS.map(|format| (size, format)))
+        {
+            let setup = Setup { data_centers, parameters, ..Setup::new(bsp(format)) };
+            let copies = routes.clone().map(|route| summed(&Setup { route, ..setup.clone() }));
+            let tolerance = if format == ValueFormat::F32 { 1e-6 } else { 0.01 };
+            for (value, expected) in copies[1..].iter().flat_map(|copy| copy.iter().zip(&copies[0]))
+            {
+                assert!((value - expected).abs() <= tolerance * expected, "{value} {expected}");
+            }
+        }
+    }
+}
+
+/// The copy that all data centers have to the bit, after some clocks of changes that are all above 0.
+fn summed(setup: &Setup) -> Vec<f32> {
+    let mut cluster = Cluster::new(setup);
+    for clock in 0..3 {
+        for dc in cluster.dcs() {
+            let mixed = |at: u32| (at + 3 * clock) % (7 + u32::from(dc.0));
+            let places = 0..setup.parameters as u32;
+            let changes: Vec<(u32, f32)> =
+                places.map(|at| (at, 0.1 + 0.01 * mixed(at) as f32)).collect();
+            assert!(cluster.step(dc.0, &changes), "{setup:?}");
+        }
+        cluster.settle();
+    }
+    cluster.drain();
+
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let copy = cluster.servers[0].copy().to_vec();
+    for server in &cluster.servers {
+        assert!(bits(server.copy()) == bits(&copy), "{setup:?}");
+    }
+    copy
 }
 
 /// A dense frame holds zeros for parameters that nobody changed, and adding zero to -0 makes it 0.

@@ -9,7 +9,9 @@ use gaia_config::{OnGiveUp, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::{ClusterCoordinator, Coordinator, CoordinatorConfig, FailureRules};
 use gaia_core::persist;
-use gaia_core::server::{LinkFacts, LongestWay, Schedule, Server, ServerConfig};
+use gaia_core::server::{
+    Blocks, ExchangeRoute, LinkFacts, LongestWay, Schedule, Server, ServerConfig,
+};
 use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
 use gaia_core::topology::{Overlay, Topology};
@@ -26,6 +28,8 @@ pub struct Blueprint<'p> {
     schedule: Arc<Schedule>,
     significance: Option<Arc<dyn Significance>>,
     overlay: Overlay,
+    blocks: Blocks,
+    route: ExchangeRoute,
     /// The hash of what all nodes must share. Nodes of different hashes refuse each other.
     pub plan_hash: u64,
 }
@@ -56,6 +60,8 @@ impl<'p> Blueprint<'p> {
             schedule: schedule(application),
             significance: None,
             overlay: plan.overlay(),
+            blocks: plan.blocks(),
+            route: plan.exchange_route(),
             plan_hash: 0,
         };
         blueprint.plan_hash = blueprint.hash();
@@ -128,7 +134,8 @@ impl<'p> Blueprint<'p> {
             },
             schedule: self.schedule.clone(),
             significance: self.significance.clone(),
-            blocks: plan.blocks(),
+            route: self.route.clone(),
+            blocks: self.blocks.clone(),
             drain: plan.drain.method,
             inactive: plan.late(),
             plan_hash: self.plan_hash,

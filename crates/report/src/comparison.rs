@@ -8,7 +8,7 @@ use gaia_telemetry::{Progress, Summary};
 /// Runs that differ in their WAN and their remote sync.
 ///
 /// Runs on `lan` come first, then the other WANs in the order given. Within a WAN BSP comes first, since the others
-/// are measured against it, then the other models in the order of [`RemoteSync::NAMES`].
+/// are measured against it, then the other models in the order of [`RemoteSync::VARIANTS`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The objective that ends every run. `None` where there is none, or runs have different ones.
@@ -58,8 +58,8 @@ impl Comparison {
         let wans = wans(&runs);
         let place = |summary: &Summary| {
             let wan = wans.iter().position(|wan| *wan == summary.wan);
-            let remote = RemoteSync::NAMES.iter().position(|name| *name == summary.remote_sync);
-            (wan, remote.unwrap_or(RemoteSync::NAMES.len()))
+            let remote = RemoteSync::VARIANTS.iter().position(|name| *name == summary.remote_sync);
+            (wan, remote.unwrap_or(RemoteSync::VARIANTS.len()))
         };
 
         let mut runs = runs;

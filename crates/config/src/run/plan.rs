@@ -7,9 +7,9 @@ use crate::sections::{
     EvaluatePlace, FailuresConfig, LogConfig, ModelConfig,
 };
 use gaia_core::coordinator::StopRules;
-use gaia_core::server::Blocks;
-use gaia_core::sync::{BlockShares, LocalSync, OverlayKind, RemoteSync};
-use gaia_core::topology::{DataHome, Deployment, Overlay, Topology};
+use gaia_core::server::{Blocks, ExchangeRoute};
+use gaia_core::sync::{BlockShares, ExchangeKind, LocalSync, OverlayKind, RemoteSync};
+use gaia_core::topology::{DataHome, Deployment, Overlay, Topology, fastest_ring, fastest_tree};
 use gaia_core::types::Seed;
 use gaia_ml::apps::{AppConfig, ExternalConfig};
 
@@ -152,9 +152,27 @@ impl Plan {
 
     /// The blocks of exchanges, rounds and the drain.
     pub fn blocks(&self) -> Blocks {
-        match self.remote.blocks() {
-            BlockShares::Bandwidth => Blocks::by_bandwidth(&self.topology),
-            BlockShares::Equal => Blocks::equal(self.topology.data_centers.len()),
+        match (self.remote.blocks(), &self.remote) {
+            (BlockShares::Equal, _) => Blocks::equal(self.topology.data_centers.len()),
+            (BlockShares::Bandwidth, RemoteSync::Bsp(_) | RemoteSync::Ssp(_)) => {
+                Blocks::filling_links(&self.topology)
+            }
+            (BlockShares::Bandwidth, _) => Blocks::by_slowest_link(&self.topology),
+        }
+    }
+
+    /// The way of the changes of BSP and SSP.
+    pub fn exchange_route(&self) -> ExchangeRoute {
+        let RemoteSync::Bsp(bsp) = &self.remote else { return ExchangeRoute::Homes };
+        match (bsp.exchange, &bsp.ring) {
+            (ExchangeKind::Homes, _) => ExchangeRoute::Homes,
+            (ExchangeKind::Tree, _) => ExchangeRoute::Tree(fastest_tree(&self.topology)),
+            // All machines in one data center are compared with those of a listed ring.
+            (ExchangeKind::Ring, Some(names)) if self.topology.data_centers.len() > 1 => {
+                let named = |name: &String| self.topology.dc_named(name);
+                ExchangeRoute::Ring(names.iter().filter_map(named).collect())
+            }
+            (ExchangeKind::Ring, _) => ExchangeRoute::Ring(fastest_ring(&self.topology)),
         }
     }
 }

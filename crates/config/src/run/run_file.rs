@@ -20,7 +20,7 @@ use crate::sections::{
 use crate::topology;
 use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
-use gaia_core::sync::{OverlayKind, RemoteSync};
+use gaia_core::sync::{ExchangeKind, OverlayKind, RemoteSync};
 use gaia_core::types::Seed;
 use gaia_ml::apps::AppConfig;
 
@@ -188,23 +188,36 @@ impl RunFile {
         Ok(changed)
     }
 
-    /// The same run with another remote model.
+    /// The same run with another remote model, one of [`RemoteSync::VARIANTS`].
     ///
     /// The run file's settings for its own model are kept. Any other model gets its defaults, and SSP a staleness of 1.
+    /// BSP is one model, whatever the way of its exchange.
     ///
     /// # Errors
     /// Where there is no such model.
     pub fn with_remote(&self, model: &str) -> Result<Self, ConfigError> {
         let mut changed = self.clone();
-        let own = changed.root.at("sync.remote.model").and_then(Node::as_str);
-        if own == Some(model) {
+        let (model, exchange) = match model {
+            "bsp-ring" => ("bsp", ExchangeKind::Ring),
+            "bsp-tree" => ("bsp", ExchangeKind::Tree),
+            model => (model, ExchangeKind::Homes),
+        };
+        let text_at = |key| self.root.at(key).and_then(Node::as_str);
+        let own_exchange = text_at("sync.remote.exchange").unwrap_or("homes");
+        if text_at("sync.remote.model") == Some(model) && own_exchange == exchange.name() {
             return Ok(changed);
         }
+
         let mut flags = vec![Override::flag("--remote", "sync.remote.model", model)];
         if model == "ssp" {
             let mut staleness = Override::flag("--remote", "sync.remote.staleness", "1");
             staleness.flag = "--remote ssp".into();
             flags.push(staleness);
+        }
+        if model == "bsp" && own_exchange != exchange.name() {
+            let remote = changed.root.at_mut(&["sync", "remote"]).and_then(Node::as_table_mut);
+            remote.map(|table| table.remove("ring"));
+            flags.push(Override::flag("--remote", "sync.remote.exchange", exchange.name()));
         }
         for flag in flags {
             let source = changed.add_flag(&flag);
@@ -281,6 +294,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     keys.evaluate.check(&checks, driver)?;
     sections::stop(&checks, &keys.stop)?;
 
+    sections::ring(&checks, &remote, &topology)?;
     drain(&checks, keys.drain, &remote)?;
     checks.number("cost.usd_per_machine_hour", keys.cost.usd_per_machine_hour, range::PRICE)?;
     keys.model.check(&checks, app.as_ref())?;

@@ -28,4 +28,4 @@ pub use model::{KeepModel, ModelConfig};
 pub(crate) use stop::stop;
 #[cfg(test)]
 pub(crate) use synchronisation::LocalSspKeys;
-pub(crate) use synchronisation::{add_up, choice, local, remote};
+pub(crate) use synchronisation::{add_up, choice, local, remote, ring};

@@ -7,9 +7,10 @@ use serde::Deserialize;
 use crate::document::{Fault, Node, Problem, Value, one_of};
 use crate::range::{self, Checks};
 use gaia_core::sync::{
-    AspConfig, Brake, Combine, GuardConfig, LocalStepsConfig, LocalSync, Outer, OverlayKind,
-    Policy, RemoteSync, ValueFormat,
+    AspConfig, Brake, BspConfig, Combine, ExchangeKind, GuardConfig, LocalStepsConfig, LocalSync,
+    Outer, OverlayKind, Policy, RemoteSync, ValueFormat,
 };
+use gaia_core::topology::Topology;
 use gaia_core::types::Staleness;
 
 #[derive(Debug, Deserialize)]
@@ -66,6 +67,40 @@ pub(crate) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
     }
 
     Ok(remote)
+}
+
+/// Checks that a ring that the run file lists has each data center once.
+pub(crate) fn ring(
+    checks: &Checks<'_>,
+    remote: &RemoteSync,
+    topology: &Topology,
+) -> Result<(), Problem> {
+    const PATH: &str = "sync.remote.ring";
+    let RemoteSync::Bsp(BspConfig { exchange, ring: Some(ring), .. }) = remote else {
+        return Ok(());
+    };
+    if *exchange != ExchangeKind::Ring {
+        let expected = format!("no ring, as `exchange` is `{}`", exchange.name());
+        return Err(checks.found(PATH, ring.join(", "), expected));
+    }
+
+    let names: Vec<&str> = topology.data_centers.iter().map(|dc| dc.name.as_str()).collect();
+    for (place, name) in ring.iter().enumerate() {
+        if !names.contains(&name.as_str()) {
+            return Err(checks.found(PATH, name.clone(), one_of(&names)));
+        }
+        if ring[..place].contains(name) {
+            let expected = format!("each data center once, not {name} again");
+            return Err(checks.found(PATH, ring.join(", "), expected));
+        }
+    }
+    match names.iter().find(|name| !ring.iter().any(|listed| listed == *name)) {
+        Some(absent) => {
+            let expected = format!("all data centers of the topology, with {absent}");
+            Err(checks.found(PATH, ring.join(", "), expected))
+        }
+        None => Ok(()),
+    }
 }
 
 fn asp(checks: &Checks<'_>, asp: &AspConfig) -> Result<(), Problem> {

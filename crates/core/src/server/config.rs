@@ -39,6 +39,8 @@ pub struct ServerConfig {
     pub schedule: Arc<Schedule>,
     /// The significance function that the program passed in. `None` for the function that `remote` names.
     pub significance: Option<Arc<dyn Significance>>,
+    /// The way of the changes of BSP and SSP.
+    pub route: ExchangeRoute,
     /// The blocks of exchanges, rounds and the drain, with a share for each data center of the topology.
     pub blocks: Blocks,
     /// How copies become equal at the end of the run.
@@ -47,6 +49,17 @@ pub struct ServerConfig {
     pub inactive: BTreeSet<DcId>,
     /// A hash of the resolved plan, which all data centers must share.
     pub plan_hash: u64,
+}
+
+/// The way that changes and their totals take between data centers, which all of them agree on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExchangeRoute {
+    /// To the home of each block, which sends the total to all.
+    Homes,
+    /// Around a ring of all data centers, in this order.
+    Ring(Vec<DcId>),
+    /// To the root of a tree and back. By data center, its parent; the root has none.
+    Tree(Vec<Option<DcId>>),
 }
 
 /// The properties of a link for one of the servers that share it.

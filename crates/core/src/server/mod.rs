@@ -35,7 +35,7 @@ use crate::types::limits::BULK_FRAME_BYTES_MAX;
 use crate::types::{Clock, DcId, Instant, Model, ServerId, ShardLayout, Tightness, WorkerId};
 
 pub use blocks::{Blocks, DrainMethod};
-pub use config::{LinkFacts, LongestWay, Schedule, ServerConfig};
+pub use config::{ExchangeRoute, LinkFacts, LongestWay, Schedule, ServerConfig};
 pub use divergence::Divergence;
 pub use error::PeerError;
 pub use guard::GuardStats;

@@ -8,6 +8,7 @@
 mod asp;
 mod block_shares;
 mod bsp;
+mod exchange;
 mod gate;
 mod guard;
 mod local;
@@ -23,6 +24,7 @@ pub use asp::{
 };
 pub use block_shares::BlockShares;
 pub use bsp::BspConfig;
+pub use exchange::ExchangeKind;
 pub use gate::{Gate, WaitReason};
 pub use guard::GuardConfig;
 pub use local::LocalSync;

@@ -1,7 +1,8 @@
 //! The choice of the synchronisation model between data centers.
 
 use super::{
-    AspConfig, BlockShares, BspConfig, GuardConfig, LocalStepsConfig, SspConfig, TapConfig,
+    AspConfig, BlockShares, BspConfig, ExchangeKind, GuardConfig, LocalStepsConfig, SspConfig,
+    TapConfig,
 };
 use crate::types::Tightness;
 
@@ -21,13 +22,21 @@ pub enum RemoteSync {
 }
 
 impl RemoteSync {
-    /// The names of all models in configuration files and reports.
+    /// The names of all models in configuration files.
     pub const NAMES: [&str; 5] = ["bsp", "ssp", "tap", "asp", "local-steps"];
 
-    /// The model's name, one of [`Self::NAMES`].
+    /// The names of all models in reports and comparisons. BSP has one for each way of its exchange.
+    pub const VARIANTS: [&str; 7] =
+        ["bsp", "bsp-ring", "bsp-tree", "ssp", "tap", "asp", "local-steps"];
+
+    /// The model's name in reports, one of [`Self::VARIANTS`].
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Bsp(_) => "bsp",
+            Self::Bsp(bsp) => match bsp.exchange {
+                ExchangeKind::Homes => "bsp",
+                ExchangeKind::Ring => "bsp-ring",
+                ExchangeKind::Tree => "bsp-tree",
+            },
             Self::Ssp(_) => "ssp",
             Self::Tap(_) => "tap",
             Self::Asp(_) => "asp",

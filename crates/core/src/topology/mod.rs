@@ -5,9 +5,13 @@
 
 mod deployment;
 mod overlay;
+mod ring;
+mod tree;
 
 pub use deployment::{ADDRESS, Address, Deployment, NotAnAddress};
 pub use overlay::{Group, Overlay, first_hops};
+pub use ring::fastest_ring;
+pub use tree::fastest_tree;
 
 use std::ops::Range;
 

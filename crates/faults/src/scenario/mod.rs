@@ -22,9 +22,9 @@ use gaia_config::{
 use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
 use gaia_core::sync::{
-    AspConfig, BlockShares, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig,
-    LocalSync, OnPartition, Outer, Overlap, OverlayKind, Policy, RemoteSync, SspConfig, TapConfig,
-    ValueFormat,
+    AspConfig, BlockShares, Brake, BspConfig, Combine, Decay, ExchangeKind, Floor, Goal,
+    LocalStepsConfig, LocalSync, OnPartition, Outer, Overlap, OverlayKind, Policy, RemoteSync,
+    SspConfig, TapConfig, ValueFormat,
 };
 use gaia_core::topology::{DataCenter, Topology, WanLink};
 use gaia_core::types::{
@@ -214,10 +214,12 @@ impl Scenario {
         (within(&mut chance, 1, 3) as usize, within(&mut chance, 0, 1) == 0)
     }
 
-    /// The sizes of blocks. Links differ, so that blocks by bandwidth do.
-    fn blocks(&self) -> BlockShares {
-        let mut chance = Seed(self.seed).child("blocks").random();
-        [BlockShares::Bandwidth, BlockShares::Equal][within(&mut chance, 0, 1) as usize]
+    /// The sizes of blocks, and the way of BSP's exchange. Links differ, so that blocks by bandwidth do.
+    fn exchange(&self) -> (BlockShares, ExchangeKind) {
+        let mut chance = Seed(self.seed).child("exchange").random();
+        let blocks = [BlockShares::Bandwidth, BlockShares::Equal];
+        let kinds = [ExchangeKind::Homes, ExchangeKind::Ring, ExchangeKind::Tree];
+        (blocks[within(&mut chance, 0, 1) as usize], kinds[within(&mut chance, 0, 2) as usize])
     }
 
     /// The plan of the run, with all other parameters drawn.
@@ -235,7 +237,7 @@ impl Scenario {
                 0 => LocalSync::Bsp,
                 staleness => LocalSync::Ssp { staleness: Staleness(staleness) },
             },
-            remote: remote(&self.remote, self.blocks(), &mut seed.child("settings").random()),
+            remote: remote(&self.remote, self.exchange(), &mut seed.child("settings").random()),
             compute: ComputeConfig {
                 model: ComputeModel::Cost,
                 rate: ComputeRate::ExamplesPerSecond(1.0 / seconds),
@@ -345,11 +347,15 @@ fn base() -> &'static Plan {
 }
 
 /// A remote model with drawn settings.
-fn remote(name: &str, blocks: BlockShares, chance: &mut Random) -> RemoteSync {
+fn remote(
+    name: &str,
+    (blocks, exchange): (BlockShares, ExchangeKind),
+    chance: &mut Random,
+) -> RemoteSync {
     let mut one_of = |count: u64| within(chance, 0, count - 1);
     let plain = if one_of(2) == 0 { ValueFormat::F32 } else { ValueFormat::Bf16 };
     match name {
-        "bsp" => RemoteSync::Bsp(BspConfig { values: plain, blocks }),
+        "bsp" => RemoteSync::Bsp(BspConfig { values: plain, blocks, exchange, ring: None }),
         "ssp" => {
             let staleness = Staleness(1 + one_of(3));
             RemoteSync::Ssp(SspConfig { staleness, values: plain, blocks })

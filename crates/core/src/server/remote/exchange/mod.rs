@@ -1,15 +1,22 @@
 //! BSP and SSP: efficient baselines for ASP.
 //!
-//! Each data center is home to one block of the shard. When a data center has finished a clock, it sends the sum of its
-//! workers' changes to the home of each block. The home sums over data centers in their order, and sends the total to
-//! all. This is a reduce-scatter and an all-gather. So a clock costs each data center about twice the model in total,
-//! not once per peer. Frames are dense or sparse, whichever is smaller. All data centers add the same totals in the
-//! same order, so that their `global` values are equal to the bit.
+//! When a data center has finished a clock, the sums of its workers' changes go towards one data center for each chunk
+//! of the shard, which forms the total over all data centers, and the total comes back to all. Frames are dense or
+//! sparse, whichever is smaller. All data centers add the same totals, so that their `global` values are equal to the
+//! bit. A clock costs each data center about twice the model in total, not once per peer.
 //!
-//! BSP is SSP with a staleness of 0. The room decides when a part and a total are sent, and which read waits for which
+//! Which way a chunk takes is its [`Route`]. With *homes* each data center is home to one block of the shard. It
+//! receives the parts of all others, adds them up in the order of data centers, and sends the total to all: a
+//! reduce-scatter and an all-gather. A block has several chunks, so that its first totals leave while its last parts
+//! arrive. In a *ring* each data center sends to the next one alone, in a *tree* to its parent and its children, as an
+//! all-reduce of MPI, NCCL or Gloo does. There a data center adds its own changes to the sums that come in, and passes
+//! the result on once a chunk is complete.
+//!
+//! BSP is SSP with a staleness of 0. The room decides when a sum and a total are sent, and which read waits for which
 //! total. It does not support mirrors that fail or leave: each clock needs all of them.
 
 mod link;
+mod route;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,8 +27,8 @@ use super::{ClockFacts, RemoteModel};
 use crate::codec::{Changes, quantise};
 use crate::node::Lane;
 use crate::persist;
+use crate::server::blocks::check_span;
 use crate::server::blocks::sums::{Changed, Cutting, Sum, add_frame};
-use crate::server::blocks::{Blocks, check_span};
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
 use crate::server::stats::{LinkStats, Watermark};
@@ -31,13 +38,13 @@ use crate::types::{Clock, Content, DcId, Instant, ServerId, ShardLayout, Stalene
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
 use link::{ExchangeLink, Job};
+use route::{Chunk, Route};
 
 /// One server's part of the exchange of whole clocks.
 #[derive(Debug)]
 pub(super) struct Exchange {
     id: ServerId,
-    data_centers: usize,
-    blocks: Blocks,
+    route: Route,
     staleness: Staleness,
     format: ValueFormat,
     /// The initial values and all totals: the model that all data centers agree on.
@@ -47,16 +54,26 @@ pub(super) struct Exchange {
     own: BTreeMap<Clock, Changed>,
     /// The first clock whose part was not sent. Rounding errors are added to it.
     open: Clock,
-    /// Incomplete sums of the home block.
-    sums: BTreeMap<Clock, Sum>,
-    /// Complete sums of the home block that were not sent on all links.
-    totals: BTreeMap<Clock, Changed>,
-    /// The number of clocks whose total was received, per home.
+    /// Incomplete sums of chunks.
+    sums: BTreeMap<(Clock, usize), Sum>,
+    /// Complete sums that are not the total, until they were sent.
+    partials: BTreeMap<(Clock, usize), Changed>,
+    /// Totals that are received for others, or were not sent on all links.
+    totals: BTreeMap<(Clock, usize), Total>,
+    /// The number of clocks whose total was received, per chunk.
     done: Vec<Clock>,
     links: BTreeMap<DcId, ExchangeLink>,
     cutting: Cutting,
     /// Memory for the changes of clocks to come.
     spare: Vec<Changed>,
+}
+
+/// A total of one chunk.
+#[derive(Debug)]
+struct Total {
+    changed: Changed,
+    /// The number of links that have yet to carry it, once it is complete.
+    links: usize,
 }
 
 impl Exchange {
@@ -76,22 +93,22 @@ impl Exchange {
         format: ValueFormat,
         store: &ShardStore,
     ) -> Self {
-        let data_centers = config.links.len() + 1;
+        let route = Route::new(config, store.values().len());
         Self {
             id: config.id,
-            data_centers,
-            blocks: config.blocks.clone(),
             staleness,
             format,
             global: store.values().to_vec(),
             own: BTreeMap::new(),
             open: Clock::ZERO,
             sums: BTreeMap::new(),
+            partials: BTreeMap::new(),
             totals: BTreeMap::new(),
-            done: vec![Clock::ZERO; data_centers],
+            done: vec![Clock::ZERO; route.chunks().len()],
             links: config.links.keys().map(|peer| (*peer, ExchangeLink::default())).collect(),
             cutting: Cutting::default(),
             spare: Vec::new(),
+            route,
         }
     }
 }
@@ -101,34 +118,43 @@ impl RemoteModel for Exchange {
         self.own_of(clock).add_run(place, change);
     }
 
-    /// Schedules this data center's part of the clock for each home.
+    /// Adds this data center's changes of the clock to the sum of each chunk.
     fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: ClockFacts) {
         let clock = Clock(finished.0 - 1);
-        let parameters = self.global.len();
         let own = self.own.remove(&clock);
         let mut own = own.unwrap_or_else(|| no_changes(&mut self.spare, self.global.len()));
         self.open = finished;
-        self.round(&mut own);
+        self.round(&mut own, 0);
 
-        for (to, link) in &mut self.links {
-            let block = self.blocks.range(parameters, *to);
-            link.stats.changes += own.touched.count_range(block.clone()) as u64;
-            link.jobs.push_back(Job { kind: BulkKind::Partial, clock, cursor: block.start });
+        let dc = self.id.dc;
+        for number in 0..self.route.chunks().len() {
+            let chunk = &self.route.chunks()[number];
+            match chunk.up {
+                Some(up) if chunk.is_leaf() => {
+                    let changes = own.touched.count_range(chunk.range.clone());
+                    self.send_partial(up.to, clock, number, changes);
+                }
+                _ => {
+                    let part = own.part(chunk.range.clone());
+                    let place = self.place_of(number, dc);
+                    self.sum(clock, number).take(place, part);
+                    self.complete_part(clock, number, dc, store);
+                }
+            }
         }
 
-        let part = own.part(self.home());
-        self.own.insert(clock, own);
-        let dc = self.id.dc;
-        self.sum(clock).take(dc, part);
-        self.complete_part(clock, dc, store);
+        if clock >= self.shared_clock() {
+            self.own.insert(clock, own);
+        } else {
+            self.spare.push(own);
+        }
     }
 
     /// All totals up to `clock - staleness` must be received.
     fn gate(&self, clock: Clock, _: &ShardRows, _: &ShardStore) -> Gate {
         let due = Clock(clock.0.saturating_sub(self.staleness.0));
-        let late = self.done.iter().enumerate().find(|(_, done)| **done < due);
-        match late {
-            Some((home, _)) => Gate::Closed(WaitReason::Updates { from: self.awaited(home, due) }),
+        match self.done.iter().position(|done| *done < due) {
+            Some(chunk) => Gate::Closed(WaitReason::Updates { from: self.awaited(chunk) }),
             None => Gate::Open,
         }
     }
@@ -145,13 +171,18 @@ impl RemoteModel for Exchange {
         changes: Changes<'_>,
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
-        self.check(from, header, changes)?;
+        let chunk = self.check(from, header, changes)?;
+        let chunks = self.chunks_of(from, header.kind).len();
         let link = self.links.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         link.received = header.sequence;
+        if header.last {
+            let turn = link.turn_of(header.kind);
+            *turn = turn.next(chunks);
+        }
 
         match header.kind {
-            BulkKind::Total => self.on_total(from, header, changes, store),
-            _ => self.on_partial(from, header, changes, store),
+            BulkKind::Total => self.on_total(chunk, header, changes, store),
+            _ => self.on_partial(chunk, from, header, changes, store),
         }
         Ok(())
     }
@@ -161,14 +192,17 @@ impl RemoteModel for Exchange {
             return None;
         }
 
-        // A total covers the home block only, a part covers the whole shard.
         let job = *self.links.get(&to)?.jobs.front()?;
-        let (source, range) = match job.kind {
-            BulkKind::Total => (&self.totals[&job.clock], self.home()),
-            _ => (&self.own[&job.clock], self.block(to)),
+        let chunk = &self.route.chunks()[job.chunk];
+        let key = (job.clock, job.chunk);
+        // What workers have changed covers the whole shard, sums and totals cover their chunk only.
+        let (source, offset) = match job.kind {
+            BulkKind::Total => (&self.totals.get(&key)?.changed, chunk.range.start),
+            _ if chunk.is_leaf() => (self.own.get(&job.clock)?, 0),
+            _ => (self.partials.get(&key)?, chunk.range.start),
         };
-        let offset = if job.kind == BulkKind::Total { range.start } else { 0 };
-        let end = self.cutting.fill(source, job.cursor..range.end, offset, self.format, room);
+        let range = job.cursor..chunk.range.end;
+        let end = self.cutting.fill(source, range.clone(), offset, self.format, room);
 
         let link = self.links.get_mut(&to)?;
         link.sequence += 1;
@@ -196,7 +230,7 @@ impl RemoteModel for Exchange {
 
         if header.last {
             link.jobs.pop_front();
-            self.forget_carried();
+            self.forget_carried(job);
         } else if let Some(front) = link.jobs.front_mut() {
             front.cursor = end;
         }
@@ -224,9 +258,10 @@ impl RemoteModel for Exchange {
         Some(&self.global)
     }
 
-    /// The clock up to which the totals of the block whose home is `of` were received.
+    /// The clock up to which the totals that `of` sends were received, or all totals if it sends none.
     fn mirror_clock(&self, of: DcId) -> Option<Clock> {
-        Some(self.done[of.index()])
+        let sent = self.route.totals_of(of).iter().map(|chunk| self.done[*chunk]).min();
+        Some(sent.unwrap_or_else(|| self.shared_clock()))
     }
 
     fn stats(&self, to: DcId) -> LinkStats {
@@ -242,15 +277,15 @@ persist! {
     impl Persist<&ShardLayout> for Exchange {
         fn walk(
             Self {
-                id,
-                data_centers,
-                blocks,
+                id: _,
+                route,
                 staleness: _,
                 format: _,
                 global,
                 own,
                 open,
                 sums,
+                partials,
                 totals,
                 done,
                 links,
@@ -261,145 +296,218 @@ persist! {
             _,
         ) {
             walk.tensor("global", Content::Values, global)?;
-            let (parameters, data_centers) = (global.len(), *data_centers);
-            let home = blocks.range(parameters, id.dc).len();
+            let (parameters, chunks) = (global.len(), route.chunks());
 
             let part = |_: &_| Some(Changed::none(parameters));
             walk.entries("own", own, part, |one, walk| walk.flatten(one, ()))?;
             walk.record("open", open)?;
-            let sum = |_: &_| Some(Sum::new(home, data_centers));
-            walk.entries("sums", sums, sum, |one, walk| walk.flatten(one, ()))?;
-            let total = |_: &_| Some(Changed::none(home));
-            walk.entries("totals", totals, total, |one, walk| walk.flatten(one, ()))?;
-            walk.record_that("done", done, |found, _| found.len() == data_centers)?;
 
-            let carries: &dyn Fn(&Job) -> bool = &|job| {
-                let source = match job.kind {
-                    BulkKind::Total => totals.contains_key(&job.clock),
-                    _ => own.contains_key(&job.clock),
-                };
-                source && job.cursor <= parameters
+            let sum = |(_, chunk): &(Clock, usize)| {
+                let chunk = chunks.get(*chunk)?;
+                Some(Sum::new(chunk.range.len(), chunk.summed.len()))
             };
-            walk.parts(links, carries)
+            walk.entries("sums", sums, sum, |one, walk| walk.flatten(one, ()))?;
+
+            let none = |(_, chunk): &(Clock, usize)| {
+                Some(Changed::none(chunks.get(*chunk)?.range.len()))
+            };
+            walk.entries("partials", partials, none, |one, walk| walk.flatten(one, ()))?;
+            let total = |key: &(Clock, usize)| Some(Total { changed: none(key)?, links: 0 });
+            walk.entries("totals", totals, total, |one, walk| walk.flatten(one, ()))?;
+            walk.record_that("done", done, |found, made| found.len() == made.len())?;
+
+            for (peer, link) in links {
+                let carries: &dyn Fn(&Job) -> bool = &|job| {
+                    let Some(chunk) = chunks.get(job.chunk) else { return false };
+                    let key = (job.clock, job.chunk);
+                    let has_source = match job.kind {
+                        BulkKind::Total => totals.contains_key(&key),
+                        _ if chunk.is_leaf() => own.contains_key(&job.clock),
+                        _ => partials.contains_key(&key),
+                    };
+                    has_source && (chunk.range.start..=chunk.range.end).contains(&job.cursor)
+                };
+                let sent = [route.partials_of(*peer).len(), route.totals_of(*peer).len()];
+                walk.part(peer, link, (carries, sent))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+persist! {
+    impl Persist<()> for Total {
+        fn walk(Self { changed, links }, walk, ()) {
+            walk.flatten(changed, ())?;
+            walk.record("links", links)
         }
     }
 }
 
 impl Exchange {
-    /// Checks that a frame is the next of its link, of a clock that its sender can have finished, and within its block.
+    /// The chunk of a frame. Checks that the frame is the next of its link, of a clock that its sender can have finished,
+    /// and within its chunk.
     fn check(
         &self,
         from: DcId,
         header: &BulkHeader,
         changes: Changes<'_>,
-    ) -> Result<(), PeerError> {
+    ) -> Result<usize, PeerError> {
         let link = self.links.get(&from).ok_or(PeerError::UnknownPeer { from })?;
         link.check_sequence(from, header.sequence)?;
 
-        let (expected, below, block) = match header.kind {
-            // A part of clock `c` was computed on this home's total of clock `c - staleness - 1`.
-            BulkKind::Partial => {
-                let done = self.done[self.id.dc.index()].0;
-                let below = Clock(done.saturating_add(self.staleness.0).saturating_add(1));
-                (link.part, below, self.home())
-            }
+        let turn = if header.kind == BulkKind::Total { link.total } else { link.partial };
+        let chunks = self.chunks_of(from, header.kind);
+        let unexpected = || self.unexpected(from, header.kind.name());
+        let chunk = *chunks.get(turn.place).ok_or_else(unexpected)?;
+
+        let below = match header.kind {
             // A total includes this data center's part.
-            BulkKind::Total => (self.done[from.index()], self.open, self.block(from)),
-            kind => return Err(self.unexpected(from, kind.name())),
+            BulkKind::Total => self.open,
+            // A part of clock `c` was computed on the total of clock `c - staleness - 1`, which was here before.
+            _ => {
+                let done = self.done[chunk].0;
+                Clock(done.saturating_add(self.staleness.0).saturating_add(1))
+            }
         };
 
-        let found = header.clock;
+        let (found, expected) = (header.clock, turn.clock);
         if found != expected {
             return Err(PeerError::PeerSentWrongClock { from, found, expected });
         }
         if found >= below {
             return Err(PeerError::PeerSentEarlyClock { from, found, below });
         }
-        check_span(from, changes, &block)
+        check_span(from, changes, &self.route.chunks()[chunk].range)?;
+        Ok(chunk)
+    }
+
+    /// The chunks of which a data center sends frames of a kind to this one.
+    fn chunks_of(&self, from: DcId, kind: BulkKind) -> &[usize] {
+        match kind {
+            BulkKind::Partial => self.route.partials_of(from),
+            BulkKind::Total => self.route.totals_of(from),
+            _ => &[],
+        }
     }
 
     fn on_partial(
         &mut self,
+        chunk: usize,
         from: DcId,
         header: &BulkHeader,
         changes: Changes<'_>,
         store: &mut ShardStore,
     ) {
-        let home = self.home();
-        self.sum(header.clock).receive(from, changes, home.start);
-
+        let Chunk { range, .. } = &self.route.chunks()[chunk];
+        let start = range.start;
+        let place = self.place_of(chunk, from);
+        self.sum(header.clock, chunk).receive(place, changes, start);
         if header.last {
-            if let Some(link) = self.links.get_mut(&from) {
-                link.part = header.clock.next();
-            }
-            self.complete_part(header.clock, from, store);
+            self.complete_part(header.clock, chunk, from, store);
         }
     }
 
     fn on_total(
         &mut self,
-        from: DcId,
+        number: usize,
         header: &BulkHeader,
         changes: Changes<'_>,
         store: &mut ShardStore,
     ) {
         add_frame(&mut self.global, changes);
+
+        let Chunk { range, down, .. } = &self.route.chunks()[number];
+        if !down.is_empty() {
+            let none = || Total { changed: Changed::none(range.len()), links: 0 };
+            let total = self.totals.entry((header.clock, number)).or_insert_with(none);
+            total.changed.add_frame(changes, range.start);
+        }
+
         if header.last {
-            self.finish(from, header.clock, store);
+            self.send_total(header.clock, number);
+            self.finish(number, header.clock, store);
         }
     }
 
-    /// Marks a data center's part of a sum as complete, and finishes the sum if all parts are.
-    fn complete_part(&mut self, clock: Clock, from: DcId, store: &mut ShardStore) {
-        if !self.sum(clock).complete(from) {
+    /// Marks a data center's part of a sum as complete. Passes the sum on if all parts are.
+    fn complete_part(&mut self, clock: Clock, number: usize, of: DcId, store: &mut ShardStore) {
+        let place = self.place_of(number, of);
+        if !self.sum(clock, number).complete(place) {
             return;
         }
-        let mut total = self.sums.remove(&clock).expect("a sum was found").total();
-        let home = self.home();
-        let start = home.start;
-        self.round_total(&mut total);
+        let mut sum = self.sums.remove(&(clock, number)).expect("a sum was found").total();
+        let range = self.route.chunks()[number].range.clone();
+        self.round(&mut sum, range.start);
 
-        total.add_to(&mut self.global[home]);
+        if let Some(up) = self.route.chunks()[number].up {
+            let changes = sum.touched.count_range(0..range.len());
+            self.partials.insert((clock, number), sum);
+            self.send_partial(up.to, clock, number, changes);
+            return;
+        }
 
-        for link in self.links.values_mut() {
-            link.jobs.push_back(Job { kind: BulkKind::Total, clock, cursor: start });
-        }
-        if !self.links.is_empty() {
-            self.totals.insert(clock, total);
-        }
-        self.finish(self.id.dc, clock, store);
+        sum.add_to(&mut self.global[range]);
+        self.totals.insert((clock, number), Total { changed: sum, links: 0 });
+        self.send_total(clock, number);
+        self.finish(number, clock, store);
     }
 
-    /// A home's total of a clock is in the global values. Sets the local copy to these plus the own changes that no
+    /// Schedules a sum with so many changes.
+    fn send_partial(&mut self, to: DcId, clock: Clock, chunk: usize, changes: usize) {
+        let cursor = self.route.chunks()[chunk].range.start;
+        let link = self.links.get_mut(&to).expect("a route has links of this data center");
+        link.stats.changes += changes as u64;
+        link.jobs.push_back(Job { kind: BulkKind::Partial, clock, chunk, cursor });
+    }
+
+    /// Schedules a complete total for those to whom this data center sends it.
+    fn send_total(&mut self, clock: Clock, number: usize) {
+        let Chunk { range, down, .. } = &self.route.chunks()[number];
+        match self.totals.get_mut(&(clock, number)) {
+            Some(total) if !down.is_empty() => total.links = down.len(),
+            _ => {
+                self.totals.remove(&(clock, number));
+            }
+        }
+
+        let job = Job { kind: BulkKind::Total, clock, chunk: number, cursor: range.start };
+        for to in down {
+            let link = self.links.get_mut(to).expect("a route has links of this data center");
+            link.jobs.push_back(job);
+        }
+    }
+
+    /// A chunk's total of a clock is in the global values. Sets the local copy to these plus the own changes that no
     /// total includes.
-    fn finish(&mut self, home: DcId, clock: Clock, store: &mut ShardStore) {
-        self.done[home.index()] = clock.next();
-        let block = self.block(home);
-        let values = &mut store.values_mut()[block.clone()];
-        values.copy_from_slice(&self.global[block.clone()]);
+    fn finish(&mut self, chunk: usize, clock: Clock, store: &mut ShardStore) {
+        self.done[chunk] = clock.next();
+        let range = self.route.chunks()[chunk].range.clone();
+        let values = &mut store.values_mut()[range.clone()];
+        values.copy_from_slice(&self.global[range.clone()]);
         for own in self.own.range(clock.next()..).map(|(_, own)| own) {
-            for (value, change) in values.iter_mut().zip(&own.values[block.clone()]) {
+            for (value, change) in values.iter_mut().zip(&own.values[range.clone()]) {
                 *value += change;
             }
         }
-        self.forget_carried();
+
+        // The totals of a clock include this data center's part, so the part was sent.
+        let later = self.own.split_off(&self.shared_clock());
+        self.spare.extend(std::mem::replace(&mut self.own, later).into_values());
+        self.spare.truncate(SPARE_MAX);
     }
 
-    /// Discards totals that were sent on all links, and parts that all totals include.
-    fn forget_carried(&mut self) {
-        let shared = self.shared_clock();
-        let links = &self.links;
-        let is_awaited =
-            |kind, clock| links.values().any(|link| link.has_yet_to_carry(kind, clock));
-
-        self.totals.retain(|clock, _| is_awaited(BulkKind::Total, *clock));
-        let clocks = self.own.range(..shared).map(|(clock, _)| *clock);
-        let carried: Vec<Clock> =
-            clocks.filter(|clock| !is_awaited(BulkKind::Partial, *clock)).collect();
-        for clock in carried {
-            self.spare.extend(self.own.remove(&clock));
+    /// Discards what the last frame of a job has carried, if no other link has yet to carry it.
+    fn forget_carried(&mut self, job: Job) {
+        let key = (job.clock, job.chunk);
+        if job.kind == BulkKind::Partial {
+            self.partials.remove(&key);
+        } else if let Some(total) = self.totals.get_mut(&key) {
+            total.links = total.links.saturating_sub(1);
+            if total.links == 0 {
+                self.totals.remove(&key);
+            }
         }
-        self.spare.truncate(SPARE_MAX);
     }
 
     /// The changes of a clock.
@@ -408,56 +516,40 @@ impl Exchange {
         self.own.entry(clock).or_insert_with(|| no_changes(spare, parameters))
     }
 
-    /// Rounds a part to the value format. The rounding error is added to the part of the next clock.
-    fn round(&mut self, changed: &mut Changed) {
+    /// Rounds changes, the first of which is that of parameter `start`, to the value format. The rounding error is added
+    /// to the part of the next clock.
+    fn round(&mut self, changed: &mut Changed, start: usize) {
         if self.format == ValueFormat::F32 {
             return;
         }
         let format = self.format;
         let next = self.own_of(self.open);
-        round(changed, format, next, 0);
-    }
-
-    /// As [`Self::round`], for a total of the home block.
-    fn round_total(&mut self, total: &mut Changed) {
-        if self.format == ValueFormat::F32 {
-            return;
-        }
-        let (format, home) = (self.format, self.home());
-        let next = self.own_of(self.open);
-        round(total, format, next, home.start);
+        round(changed, format, next, start);
     }
 
     /// The clock up to which all totals were received.
     fn shared_clock(&self) -> Clock {
-        self.done.iter().copied().min().expect("a topology has a data center")
+        self.done.iter().copied().min().expect("a route has a chunk")
     }
 
-    /// The block of a home.
-    fn block(&self, home: DcId) -> Range<usize> {
-        self.blocks.range(self.global.len(), home)
+    fn sum(&mut self, clock: Clock, chunk: usize) -> &mut Sum {
+        let Chunk { range, summed, .. } = &self.route.chunks()[chunk];
+        self.sums.entry((clock, chunk)).or_insert_with(|| Sum::new(range.len(), summed.len()))
     }
 
-    /// The home block of this data center.
-    fn home(&self) -> Range<usize> {
-        self.block(self.id.dc)
+    /// The place of a data center among those that are summed here.
+    fn place_of(&self, chunk: usize, dc: DcId) -> DcId {
+        self.route.chunks()[chunk].place_of(dc).expect("its changes are summed here")
     }
 
-    fn sum(&mut self, clock: Clock) -> &mut Sum {
-        let size = self.home().len();
-        let data_centers = self.data_centers;
-        self.sums.entry(clock).or_insert_with(|| Sum::new(size, data_centers))
-    }
-
-    /// The data center that a missing total waits for: the home or, if this data center is the home, the first one
-    /// whose part is missing.
-    fn awaited(&self, home: usize, due: Clock) -> DcId {
-        let home = DcId(home as u16);
-        if home != self.id.dc {
-            return home;
-        }
-        let clock = Clock(due.0 - 1);
-        self.sums.get(&clock).and_then(Sum::missing).unwrap_or(home)
+    /// The data center that a missing total waits for: the first one whose part is missing here, or else the one that
+    /// sends the total.
+    fn awaited(&self, number: usize) -> DcId {
+        let chunk = &self.route.chunks()[number];
+        let sum = self.sums.get(&(self.done[number], number));
+        let missing = sum.and_then(Sum::missing).map(|place| chunk.summed[place.index()]);
+        let own = self.id.dc;
+        missing.filter(|dc| *dc != own).unwrap_or_else(|| chunk.up.map_or(own, |up| up.from))
     }
 }
 

@@ -95,8 +95,8 @@ pub use gaia_core::coordinator::{ChangeRule, StopRules};
 pub use gaia_core::significance::Significance;
 pub use gaia_core::topology::{DataCenter, Topology, WanLink};
 pub use gaia_core::types::{
-    Clock, Content, DcId, Deltas, Model, ModelLayout, Random, Restorer, RowSet, Saved, Saver, Seed,
-    SharedValues, StateError, TableDeltas, TableId, TableLayout, TableRows,
+    Clock, Content, DcId, Deltas, InitialRows, Model, ModelLayout, Random, Restorer, RowSet, Saved,
+    Saver, Seed, SharedValues, StateError, TableDeltas, TableId, TableLayout, TableRows,
 };
 pub use gaia_data::DataError;
 pub use gaia_driver::{Outcome, RunError, RunOptions, run, run_with};

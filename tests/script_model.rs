@@ -14,9 +14,9 @@ use std::thread;
 
 use addresses::free_address;
 use gaia::{
-    Application, ApplicationError, Applications, Clock, DataError, Deltas, EvaluationSums, Metric,
-    Model, ModelLayout, Plan, RowSet, ScriptModel, ScriptSettings, Seed, TableDeltas, Task,
-    TensorSpec, WeightedSum, Work,
+    Application, ApplicationError, Applications, Clock, DataError, Deltas, EvaluationSums,
+    InitialRows, Metric, Model, ModelLayout, Plan, RowSet, ScriptModel, ScriptSettings, Seed,
+    TableDeltas, TableId, TableRows, Task, TensorSpec, WeightedSum, Work,
 };
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -28,6 +28,7 @@ fn model(first: f32) -> ScriptModel {
         name: name.into(),
         shape: shape.into(),
         is_statistics,
+        sparse: None,
     };
     ScriptModel {
         tensors: vec![spec("kernel", &[3, 2, 2], false), spec("mean", &[5], true)],
@@ -100,13 +101,97 @@ impl Task for Shrinking {
     }
 }
 
-/// A program that trains [`Shrinking`] in its workers.
+/// A table of 3,000 rows, of which a worker holds what it reads.
+fn sparse_model() -> ScriptModel {
+    let table = TensorSpec {
+        name: "table".into(),
+        shape: vec![3_000, 4],
+        is_statistics: false,
+        sparse: InitialRows::new(3, 1.0, 0.5),
+    };
+    let mut model = model(1.0);
+    model.tensors.push(table);
+    model.settings.momentum = 0.0;
+    model
+}
+
+/// The worker's side of that table: in each clock the two workers halve the same rows together.
+#[derive(Clone)]
+struct Halving(Shrinking);
+
+const TABLE: TableId = TableId(2);
+
+fn halved_at(clock: Clock) -> Vec<u32> {
+    vec![7, 100 + clock.0 as u32, 2_000 + 3 * clock.0 as u32]
+}
+
+impl Application for Halving {
+    fn layout(&self) -> &Arc<ModelLayout> {
+        self.0.layout()
+    }
+
+    fn workers(&self) -> usize {
+        self.0.workers
+    }
+
+    fn initial_model(&self, seed: Seed) -> Model {
+        self.0.initial_model(seed)
+    }
+
+    fn task(&self, _: usize, _: Seed) -> Box<dyn Task> {
+        Box::new(self.clone())
+    }
+
+    fn evaluated_rows(&self, worker: usize) -> RowSet {
+        let mut rows = RowSet::without_sparse_rows(self.layout());
+        rows.tables[TABLE.index()] = TableRows::listed(vec![7, 2_998 + worker as u32]);
+        rows
+    }
+
+    fn sums(&self, model: &Model, own: Range<usize>) -> Result<EvaluationSums, ApplicationError> {
+        assert_eq!(model.values.len(), 17 + 8, "it has the rows of an evaluation");
+        let rows = [7, 2_998 + own.start].map(|row| f64::from(model.row(TABLE, row)[0]));
+        let sum = WeightedSum { sum: rows[0], weight: 1.0 };
+        Ok(EvaluationSums { objective: sum, metric: WeightedSum { sum: rows[1], weight: 1.0 } })
+    }
+
+    fn metric(&self) -> Metric {
+        self.0.metric()
+    }
+}
+
+impl Task for Halving {
+    fn rows(&mut self, clock: Clock) -> RowSet {
+        let table = TableRows::listed(halved_at(clock));
+        RowSet { tables: vec![TableRows::All, TableRows::none(), table] }
+    }
+
+    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
+        assert_eq!(model.values.len(), 17 + 12, "it holds what it reads");
+        let rows = halved_at(clock);
+        let values = rows.iter().flat_map(|row| model.row(TABLE, *row as usize));
+        let changes = values.map(|value| -value / 4.0).collect();
+        let table = TableDeltas::listed(rows, changes);
+        let tables = vec![TableDeltas::none(), TableDeltas::none(), table];
+        Ok((Deltas { tables }, Work { examples: 1, flops: 1.0 }))
+    }
+
+    fn repeats(&self) -> bool {
+        false
+    }
+}
+
+/// A program that trains [`Shrinking`] in its workers, or [`Halving`] a model with a sparse table.
 struct Program(ScriptModel);
 
 impl Applications for Program {
     fn build(&self, plan: &Plan, _: Range<usize>) -> Result<Arc<dyn Application>, DataError> {
         let (model, workers) = (self.0.clone(), plan.topology.workers());
-        Ok(Arc::new(Shrinking { layout: model.layout(), model, workers }))
+        let shrinking = Shrinking { layout: model.layout(), model, workers };
+        if shrinking.layout.has_sparse_tables() {
+            return Ok(Arc::new(Halving(shrinking)));
+        }
+        Ok(Arc::new(shrinking))
     }
 }
 
@@ -117,11 +202,17 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::of(&model(1.0), 1)
+    }
+
+    /// That of a model, with so many servers in each of two data centers.
+    fn of(model: &ScriptModel, servers: usize) -> Self {
         let bench = Self { folder: tempfile::tempdir().unwrap() };
         let data_center = |name: &str| {
+            let addresses: Vec<String> = (0..servers).map(|_| free_address()).collect();
             format!(
-                "[[topology.data_center]]\nname = \"{name}\"\nserver_addresses = [\"{}\"]\n",
-                free_address()
+                "[[topology.data_center]]\nname = \"{name}\"\nservers = {servers}\n\
+                 server_addresses = {addresses:?}\n"
             )
         };
         let run = format!(
@@ -134,7 +225,7 @@ impl Bench {
             data_center("west"),
         );
         fs::write(bench.path("run.toml"), run).unwrap();
-        fs::write(bench.path("model.safetensors"), model(1.0).to_bytes("test")).unwrap();
+        fs::write(bench.path("model.safetensors"), model.to_bytes("test")).unwrap();
         bench
     }
 
@@ -242,6 +333,66 @@ fn a_run_trains_whose_workers_alone_know_the_script() {
         ["kernel", "mean"].map(|name| tensors.tensor(name).unwrap().shape().to_vec())
     };
     assert_eq!(bench.tensors("out/model.safetensors", shapes), [vec![3, 2, 2], vec![5]]);
+}
+
+#[test]
+fn a_worker_holds_rows_of_a_table_that_two_servers_have_from_its_rule() {
+    let bench = Bench::of(&sparse_model(), 2);
+    bench.certify();
+    let mut nodes = vec![bench.node(&["--coordinator", "--out", "out"])];
+    for dc in ["east", "west"] {
+        nodes.extend(["0", "1"].map(|server| bench.node(&["--dc", dc, "--server", server])));
+    }
+    let workers = ["east", "west"].map(|dc| bench.worker(dc, sparse_model()));
+    for worker in workers {
+        assert_eq!(worker.join().unwrap(), Ok(0));
+    }
+    for node in nodes {
+        let output = node.end();
+        assert!(output.status.success(), "{}", said(&output));
+    }
+
+    let values = |tensors: &SafeTensors<'_>| {
+        let bytes = tensors.tensor("table").unwrap().data().to_vec();
+        let numbers = bytes.as_chunks().0.iter();
+        numbers.map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>()
+    };
+    let found = bench.tensors("out/model.safetensors", values);
+
+    let rule = sparse_model().tensors[2].sparse.unwrap();
+    let mut expected = vec![0.0; 3_000 * 4];
+    expected.chunks_exact_mut(4).enumerate().for_each(|(row, values)| rule.write(row, values));
+    // Row 7 was halved in each clock, up to the one at which the workers have stopped.
+    let clocks = (expected[28] / found[28]).log2().round() as u64;
+    assert!((12..30).contains(&clocks), "{clocks} clocks");
+    for row in (0..clocks).flat_map(|clock| halved_at(Clock(clock))) {
+        let start = 4 * row as usize;
+        expected[start..start + 4].iter_mut().for_each(|value| *value *= 0.5);
+    }
+    for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert!((found - expected).abs() < 1e-6, "value {at}: {found}, expected {expected}");
+    }
+
+    let summary: Value =
+        serde_json::from_slice(&fs::read(bench.path("out/summary.json")).unwrap()).unwrap();
+    assert_eq!(summary["copies_equal"], true);
+    let near = |name: &Value, expected: f32| {
+        let found = name.as_f64().unwrap();
+        assert!((found - f64::from(expected)).abs() < 1e-6, "{found}, expected {expected}");
+    };
+    near(&summary["objective"], expected[7 * 4]);
+    near(&summary["metric"]["value"], (expected[2_998 * 4] + expected[2_999 * 4]) / 2.0);
+}
+
+#[test]
+fn another_seed_of_a_sparse_table_is_refused() {
+    let bench = Bench::of(&sparse_model(), 1);
+    bench.certify();
+    let _coordinator = bench.node(&["--coordinator", "--out", "out"]);
+    let mut other = sparse_model();
+    other.tensors[2].sparse = InitialRows::new(4, 1.0, 0.5);
+    let refused = bench.worker("west", other).join().unwrap().unwrap_err();
+    assert!(refused.contains("table `table` differs in its initial values"), "{refused}");
 }
 
 #[test]

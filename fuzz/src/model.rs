@@ -77,6 +77,7 @@ fn script() -> ScriptModel {
         name: name.into(),
         shape: shape.into(),
         is_statistics,
+        sparse: None,
     };
     ScriptModel {
         tensors: vec![spec("net.weight", &[2, 1, 2], false), spec("net.mean", &[2], true)],

@@ -40,6 +40,14 @@ pub(super) fn init(
     let failed = |error| Failure::data(error, &file);
     let mut model = applications.script_model(&plan).map_err(failed)?;
     if let Some(init) = &plan.model.init {
+        if let Some(table) = model.tensors.iter().find(|tensor| tensor.sparse.is_some()) {
+            let name = table.name.escape_debug();
+            let expected = format!("none for a model with the sparse table `{name}`");
+            return Err(Failure::usage(format!(
+                "model.init is {}, expected {expected}",
+                init.display()
+            )));
+        }
         let read = StateDict::read(init, &model.layout());
         model.values = read.map_err(|error| failed(error.into()))?.model.values.into();
     }

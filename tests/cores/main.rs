@@ -16,6 +16,7 @@ mod partial_partition;
 mod peers;
 mod rebuilding;
 mod returning_worker;
+mod sparse_tables;
 mod stopping_worker;
 
 use gaia_core::sync::{

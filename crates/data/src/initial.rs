@@ -9,7 +9,7 @@ use crate::error::DataError;
 use gaia_core::application::{
     Application, ApplicationError, Attachment, EvaluationSums, Metric, Task,
 };
-use gaia_core::types::{Clock, DcId, Model, ModelLayout, Seed};
+use gaia_core::types::{Clock, DcId, Model, ModelLayout, RowSet, Seed};
 use gaia_model::{StateDict, TrainedModel};
 
 /// An application whose initial model was read from a file.
@@ -31,6 +31,13 @@ pub fn initialized(
     file: &Path,
 ) -> Result<Arc<dyn Application>, DataError> {
     let (layout, name) = (application.layout(), file.display());
+    if let Some(table) = layout.table_ids().find(|table| layout.sparse(*table).is_some()) {
+        let table = layout.table(table).name.escape_debug();
+        let reason = format!(
+            "model.init is {name}, expected none for a model with the sparse table `{table}`, which starts from its rule"
+        );
+        return Err(DataError::Application(reason.into()));
+    }
     if layout.has_shapes() {
         let StateDict { model: initial, others } = StateDict::read(file, layout)?;
         let source = format!("{name}{}", unused(&others));
@@ -63,6 +70,10 @@ impl Application for Initialized {
 
     fn layout(&self) -> &Arc<ModelLayout> {
         self.application.layout()
+    }
+
+    fn evaluated_rows(&self, worker: usize) -> RowSet {
+        self.application.evaluated_rows(worker)
     }
 
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {

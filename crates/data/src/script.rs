@@ -86,7 +86,7 @@ impl Application for ScriptElsewhere {
 
 impl Task for TaskElsewhere {
     fn rows(&mut self, _: Clock) -> RowSet {
-        RowSet::all(&self.layout)
+        RowSet::without_sparse_rows(&self.layout)
     }
 
     fn iterate(&mut self, _: Clock, _: &Model) -> Result<(Deltas, Work), ApplicationError> {

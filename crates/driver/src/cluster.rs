@@ -82,7 +82,8 @@ impl<'p> Blueprint<'p> {
 
     /// A hash of what all nodes must share: the resolved plan, the model's tables, its momentum, and the initial values. If
     /// there are too many initial values to create them for the hash, their settings and the seed are hashed instead, unless
-    /// they were read from a file or are those of an application that a program hands in, of which neither says much.
+    /// they were read from a file or are those of an application that a program hands in, of which neither says much. Of
+    /// sparse tables it has the rules.
     fn hash(&self) -> u64 {
         let layout = self.application.layout();
         let mut agreed = self.plan.agreement();
@@ -90,6 +91,9 @@ impl<'p> Blueprint<'p> {
             let role = if layout.is_statistics(id) { " statistics" } else { "" };
             let TableLayout { name, rows, width } = table;
             agreed += &format!("{name:?} {rows} {width} {:?}{role}\n", layout.shape(id));
+            if let Some(rule) = layout.sparse(id) {
+                agreed += &format!("{rule:?}\n");
+            }
         }
         agreed += &format!("momentum {}\n", self.application.momentum());
         if self.compares_values() {

@@ -19,7 +19,8 @@ impl TableDigests {
             let table = layout.table(id);
             let (shape, is_statistics) = (layout.shape(id), layout.is_statistics(id));
             let values = values.map(|model| digest(model.table(id)));
-            Seed(0).child(&format!("{table:?} {shape:?} {is_statistics} {values:?}")).0
+            let rule = layout.sparse(id);
+            Seed(0).child(&format!("{table:?} {shape:?} {is_statistics} {rule:?} {values:?}")).0
         };
         let tables: Vec<u64> = layout.table_ids().map(of_table).collect();
         let of_group = |group: &[u64]| {
@@ -74,7 +75,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use gaia_core::types::TableLayout;
+    use gaia_core::types::{InitialRows, TableLayout};
 
     fn model(tables: usize) -> Model {
         let table = |at| TableLayout { name: format!("t{at}"), rows: 2, width: 1 };
@@ -101,12 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn another_shape_role_or_number_of_tables_differs() {
+    fn another_shape_role_rule_or_number_of_tables_differs() {
         let layout = || model(2).layout().as_ref().clone();
         let own = TableDigests::new(&layout(), None);
         let shaped = layout().with_shapes(vec![vec![2, 1], vec![2]]);
         let statistics = layout().with_statistics([gaia_core::types::TableId(1)]);
-        for other in [shaped, statistics] {
+        let rule = InitialRows::new(1, 0.0, 1.0).unwrap();
+        let sparse = layout().with_sparse_tables([(gaia_core::types::TableId(1), rule)]);
+        for other in [shaped, statistics, sparse] {
             let found = own.difference(TableDigests::new(&other, None).digests());
             assert!(found.unwrap().starts_with("table `t1` differs"));
         }

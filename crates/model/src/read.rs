@@ -362,6 +362,7 @@ mod tests {
             name: name.into(),
             shape: shape.into(),
             is_statistics: false,
+            sparse: None,
         };
         let layout = tensor_layout(&[spec("kernel", &[2, 3, 1, 2]), spec("scale", &[])], false);
         let described = ModelDescription {

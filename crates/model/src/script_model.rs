@@ -1,9 +1,10 @@
 //! The file of a script's model before it is trained: what nodes that do not run the script must know of it.
 //!
 //! It has the tensors by the names and shapes of the script, in single precision. One key of the metadata, `gaia.script`, has
-//! a JSON object with the rest: the order of the tensors, which of them are statistics, and how the script trains.
+//! a JSON object with the rest: the order of the tensors, which of them are statistics, how the script trains, and the shapes
+//! of sparse tables with the rules of their initial values, which the file does not have.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,14 +17,14 @@ use super::state_dict::{read_values, unreadable};
 use super::tensors::{LAYOUT_RULE, TABLES_MAX, TensorSpec, tensor_layout};
 use super::write::{Values, tensors_with};
 use gaia_core::application::{Aggregation, Direction, Metric};
-use gaia_core::types::{Model, ModelLayout};
+use gaia_core::types::{InitialRows, Model, ModelLayout};
 
 /// The model that a script declares, before it is trained.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptModel {
     /// The tensors, in the order of the script.
     pub tensors: Vec<TensorSpec>,
-    /// Their initial values, one tensor after the other.
+    /// The initial values of those that are not sparse, one tensor after the other. Those of sparse ones follow from rules.
     pub values: Vec<f32>,
     /// How the script trains them.
     pub settings: ScriptSettings,
@@ -53,10 +54,20 @@ struct Declaration {
     tensors: Vec<String>,
     /// The names of those that are statistics.
     statistics: BTreeSet<String>,
+    /// Those of which the file has no values, and how these are made.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    sparse: BTreeMap<String, SparseTensor>,
     #[serde(flatten)]
     settings: ScriptSettings,
     /// The version of the program that has written the file.
     version: String,
+}
+
+/// A tensor of which the file has no values.
+#[derive(Debug, Serialize, Deserialize)]
+struct SparseTensor {
+    shape: Vec<usize>,
+    initial: InitialRows,
 }
 
 impl ScriptSettings {
@@ -100,7 +111,7 @@ impl ScriptModel {
     /// # Panics
     /// If the layout is another one.
     pub fn initial_model(&self, layout: &Arc<ModelLayout>) -> Model {
-        let mut model = Model::zeros(layout.clone());
+        let mut model = Model::without_sparse_rows(layout.clone());
         model.values.copy_from_slice(&self.values);
         model
     }
@@ -131,10 +142,15 @@ impl ScriptModel {
     pub fn to_bytes(&self, version: &str) -> Vec<u8> {
         let names = self.tensors.iter().map(|tensor| tensor.name.clone());
         let statistics = self.tensors.iter().filter(|tensor| tensor.is_statistics);
+        let sparse = self.tensors.iter().filter_map(|tensor| {
+            let (initial, shape) = (tensor.sparse?, tensor.shape.clone());
+            Some((tensor.name.clone(), SparseTensor { shape, initial }))
+        });
         let declaration = Declaration {
             layout: LAYOUT_RULE,
             tensors: names.collect(),
             statistics: statistics.map(|tensor| tensor.name.clone()).collect(),
+            sparse: sparse.collect(),
             settings: self.settings.clone(),
             version: version.into(),
         };
@@ -142,7 +158,8 @@ impl ScriptModel {
             serde_json::to_string(&declaration).expect("a declaration can be written as JSON");
 
         let mut rest = self.values.as_slice();
-        let tensors = self.tensors.iter().map(|tensor| {
+        let dense = self.tensors.iter().filter(|tensor| tensor.sparse.is_none());
+        let tensors = dense.map(|tensor| {
             let (values, others) = rest.split_at(tensor.len());
             rest = others;
             (tensor.name.as_str(), tensor.shape.clone(), Values::F32(values))
@@ -176,14 +193,15 @@ impl ScriptModel {
             let error = error.to_string().escape_debug().to_string();
             broken(format!("`{DECLARATION}` in the metadata with a mistake ({error})"))
         })?;
-        let Declaration { layout, tensors: names, statistics, settings, .. } = declaration;
+        let Declaration { layout, tensors: names, statistics, mut sparse, settings, .. } =
+            declaration;
         if layout != LAYOUT_RULE {
             let expected = format!("rule {LAYOUT_RULE}: write it again with gaia init");
             let found = format!("tensors that become tables by rule {layout}");
             return Err(ModelError::broken(file, found, expected));
         }
-        if names.len() != found.len() {
-            let (listed, found) = (names.len(), found.len());
+        if names.len() != found.len() + sparse.len() {
+            let (listed, found) = (names.len(), found.len() + sparse.len());
             return Err(broken(format!("{found} tensors, of which {listed} are listed")));
         }
         if settings.metric.chars().any(char::is_control) {
@@ -196,6 +214,15 @@ impl ScriptModel {
         let mut missing: BTreeSet<&str> = found.names().into_iter().collect();
         let (mut tensors, mut values) = (Vec::new(), Vec::new());
         for name in names {
+            let is_statistics = statistics.contains(&name);
+            if let Some(SparseTensor { shape, initial }) = sparse.remove(&name) {
+                if !is_table(&shape) || !initial.is_valid() || is_statistics {
+                    let found = format!("the sparse table `{}` {shape:?}, {initial}", plain(&name));
+                    return Err(broken(found));
+                }
+                tensors.push(TensorSpec { name, shape, is_statistics, sparse: Some(initial) });
+                continue;
+            }
             let tensor = found.tensor(&name).ok().filter(|_| missing.remove(name.as_str()));
             let tensor = tensor.ok_or_else(|| broken(format!("no `{}`", plain(&name))))?;
             let begun = values.len();
@@ -203,8 +230,12 @@ impl ScriptModel {
             values.resize(begun + shape.iter().product::<usize>(), 0.0);
             read_values(&tensor, &mut values[begun..])
                 .map_err(|found| broken(format!("{found} in `{}`", plain(&name))))?;
-            let is_statistics = statistics.contains(&name);
-            tensors.push(TensorSpec { name, shape, is_statistics });
+            tensors.push(TensorSpec { name, shape, is_statistics, sparse: None });
+        }
+        if let Some(name) =
+            missing.first().copied().or_else(|| sparse.keys().next().map(String::as_str))
+        {
+            return Err(broken(format!("`{}`, which is not listed once", plain(name))));
         }
 
         let model = Self { tensors, values, settings };
@@ -226,6 +257,16 @@ pub fn different_tensor(found: &[TensorSpec], expected: &[TensorSpec]) -> Option
 /// The key of the declaration in the metadata of the file.
 const DECLARATION: &str = "gaia.script";
 
+/// Whether a shape is that of a table of at most [`SPARSE_PARAMETERS_MAX`] values, whose rows have numbers.
+fn is_table(shape: &[usize]) -> bool {
+    let [rows, width] = *shape else { return false };
+    let values = rows.checked_mul(width);
+    u32::try_from(rows).is_ok() && values.is_some_and(|values| values <= SPARSE_PARAMETERS_MAX)
+}
+
+/// More than a data center holds: four tebibytes.
+const SPARSE_PARAMETERS_MAX: usize = 1 << 40;
+
 const WRITTEN: &str = "the file that gaia init writes of a script";
 
 #[cfg(test)]
@@ -237,6 +278,7 @@ mod tests {
             name: name.into(),
             shape: shape.into(),
             is_statistics,
+            sparse: None,
         };
         ScriptModel {
             tensors: vec![
@@ -270,6 +312,34 @@ mod tests {
         assert_eq!(initial.values, model().values);
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         assert_eq!(tensors.tensor("a.scale").unwrap().shape(), [0; 0]);
+    }
+
+    #[test]
+    fn of_a_sparse_table_the_file_has_the_rule() {
+        let mut model = model();
+        let table = |std| TensorSpec {
+            name: "table".into(),
+            shape: vec![1 << 30, 1 << 10],
+            is_statistics: false,
+            sparse: InitialRows::new(u64::MAX, 0.5, std),
+        };
+        model.tensors.insert(1, table(2.0));
+        model.settings.sharded = false;
+        let bytes = model.to_bytes("v");
+        assert_eq!(parse(&bytes), Ok(model.clone()));
+        assert!(bytes.len() < 4096);
+        assert_eq!(model.initial_model(&model.layout()).values, model.values);
+
+        let mut other = model.clone();
+        other.tensors[1] = table(3.0);
+        let difference = "tensor 2 is table [1073741824, 1024] of rows in hand, seed 18446744073709551615, mean 0.5, deviation 3, \
+            expected table [1073741824, 1024] of rows in hand, seed 18446744073709551615, mean 0.5, deviation 2";
+        assert_eq!(model.difference(&other).as_deref(), Some(difference));
+
+        model.tensors[1].is_statistics = true;
+        assert!(
+            parse(&model.to_bytes("v")).unwrap_err().contains("found the sparse table `table`")
+        );
     }
 
     #[test]

@@ -148,6 +148,7 @@ mod tests {
             name: name.into(),
             shape: shape.into(),
             is_statistics: false,
+            sparse: None,
         };
         tensor_layout(&[spec("fc.weight", &[2, 1, 2]), spec("fc.bias", &[2])], false)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gaia_core::types::{ModelLayout, TableId, TableLayout};
+use gaia_core::types::{InitialRows, ModelLayout, TableId, TableLayout};
 
 /// The name and the shape of a tensor of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct TensorSpec {
     pub shape: Vec<usize>,
     /// Whether it holds statistics: values that are measured and not trained.
     pub is_statistics: bool,
+    /// Of a table of which workers hold the rows in hand alone: the rule of its initial values.
+    pub sparse: Option<InitialRows>,
 }
 
 impl TensorSpec {
@@ -61,7 +63,11 @@ impl TensorSpec {
 impl fmt::Display for TensorSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let role = if self.is_statistics { " of statistics" } else { "" };
-        write!(f, "{} {:?}{role}", self.name.escape_debug(), self.shape)
+        write!(f, "{} {:?}{role}", self.name.escape_debug(), self.shape)?;
+        match self.sparse {
+            Some(rule) => write!(f, " of rows in hand, {rule}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -72,8 +78,12 @@ pub fn tensor_layout(tensors: &[TensorSpec], sharded: bool) -> Arc<ModelLayout> 
     let statistics = layout.table_ids().zip(tensors);
     let statistics: Vec<TableId> =
         statistics.filter_map(|(table, tensor)| tensor.is_statistics.then_some(table)).collect();
+    let sparse = layout.table_ids().zip(tensors);
+    let sparse: Vec<(TableId, InitialRows)> =
+        sparse.filter_map(|(table, tensor)| Some((table, tensor.sparse?))).collect();
     let shapes = tensors.iter().map(|tensor| tensor.shape.clone()).collect();
-    Arc::new(layout.with_statistics(statistics).with_shapes(shapes))
+    let layout = layout.with_statistics(statistics).with_shapes(shapes);
+    Arc::new(layout.with_sparse_tables(sparse))
 }
 
 /// The number of this rule, which a file has beside tensors that others have to cut in the same way.
@@ -92,7 +102,8 @@ mod tests {
     #[test]
     fn tensors_are_cut_into_rows() {
         let check = |shape: &[usize], rows: usize, width: usize| {
-            let spec = TensorSpec { name: "t".into(), shape: shape.into(), is_statistics: false };
+            let (is_statistics, sparse) = (false, None);
+            let spec = TensorSpec { name: "t".into(), shape: shape.into(), is_statistics, sparse };
             let table = spec.table(false);
             assert_eq!((table.rows, table.width), (rows, width), "{shape:?}");
             assert_eq!(spec.len(), rows * width, "{shape:?}");
@@ -114,6 +125,7 @@ mod tests {
             name: "t".into(),
             shape: shape.into(),
             is_statistics,
+            sparse: None,
         };
         let of = |spec: TensorSpec| (spec.table(true).rows, spec.table(true).width);
         assert_eq!(of(spec(&[8], false)), (8, 1));
@@ -127,10 +139,17 @@ mod tests {
             name: name.into(),
             shape: vec![2, 2, 1],
             is_statistics,
+            sparse: None,
         };
-        let layout = tensor_layout(&[spec("b", false), spec("a", true)], false);
+        let rule = InitialRows::new(1, 0.0, 1.0);
+        let sparse = TensorSpec { sparse: rule, ..spec("c", false) };
+        let layout = tensor_layout(&[spec("b", false), spec("a", true), sparse], false);
+        assert_eq!(
+            layout.table_ids().map(|table| layout.sparse(table)).collect::<Vec<_>>(),
+            [None, None, rule]
+        );
         let names: Vec<&str> = layout.tables().iter().map(|table| table.name.as_str()).collect();
-        assert_eq!(names, ["b", "a"]);
+        assert_eq!(names, ["b", "a", "c"]);
         assert_eq!(*layout.shape(TableId(1)), [2, 2, 1]);
         assert!(!layout.is_statistics(TableId(0)) && layout.is_statistics(TableId(1)));
     }

@@ -31,8 +31,11 @@ pub trait Application: Send + Sync {
 
     /// The initial values of the parameters. They depend on the seed alone and are the same in every data center. The
     /// default is zeros.
+    ///
+    /// The model has no rows of sparse tables ([`Model::without_sparse_rows`]): those follow from the rules of the layout, and
+    /// servers make their own.
     fn initial_model(&self, _seed: Seed) -> Model {
-        Model::zeros(self.layout().clone())
+        Model::without_sparse_rows(self.layout().clone())
     }
 
     /// The task of one worker: its examples, and the order in which it visits them.
@@ -43,7 +46,8 @@ pub trait Application: Send + Sync {
     /// Evaluates one copy on the examples of some workers, those that train and those that are held out. Each example is
     /// one worker's, so that the sums of all workers are those of all data.
     ///
-    /// In the real driver a process has the examples of its own data center alone, and is asked for no others.
+    /// In the real driver a process has the examples of its own data center alone, and is asked for no others. Of sparse
+    /// tables the copy then has the rows of [`Self::evaluated_rows`] of the one worker; elsewhere it has all rows.
     ///
     /// # Errors
     /// Where the examples are gone, or what the application calls has failed. The run then ends with this error.
@@ -52,6 +56,14 @@ pub trait Application: Send + Sync {
         model: &Model,
         workers: Range<usize>,
     ) -> Result<EvaluationSums, ApplicationError>;
+
+    /// The rows that an evaluation on the examples of one worker reads, and those that the worker has of the final model. Of
+    /// tables that are not sparse it is every row. Asked once the worker has its task, and the same for as long as that lives.
+    ///
+    /// The default has no row of sparse tables.
+    fn evaluated_rows(&self, _worker: usize) -> RowSet {
+        RowSet::without_sparse_rows(self.layout())
+    }
 
     /// Evaluates one copy on the data of all data centers.
     ///
@@ -105,7 +117,7 @@ pub trait Application: Send + Sync {
     /// have this copy. It is not called where the run has failed.
     ///
     /// The default does nothing: the run writes the model. An application that trains a model of its caller's puts the
-    /// values there.
+    /// values there. As of [`Self::sums`], the copy may have the rows of [`Self::evaluated_rows`] alone.
     fn finish(&self, _model: &Model, _workers: Range<usize>) {}
 
     /// What predictions need beside the tables of the model, by name. It is written into the file of the model. Names
@@ -128,7 +140,8 @@ pub trait Task: Send {
 
     /// Runs one iteration on the rows read and returns the deltas and the work done.
     ///
-    /// `model` holds fresh values of the rows that [`Task::rows`] named. Other rows may be stale or zero. The deltas
+    /// `model` holds fresh values of the rows that [`Task::rows`] named. Other rows may be stale or zero; those of sparse
+    /// tables it does not hold. The deltas
     /// are added to the model as they are, so they include the sign and the learning rate. They must fit the layout
     /// ([`Deltas::fits`]).
     ///

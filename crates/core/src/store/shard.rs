@@ -23,7 +23,8 @@ pub struct ShardRows(RowSet);
 pub struct ShardDeltas(Deltas);
 
 impl ShardStore {
-    /// A store with the shard's part of an initial model.
+    /// A store with the shard's part of an initial model. Of sparse tables of which `initial` lacks rows, all follow from
+    /// their rules.
     ///
     /// # Panics
     /// If `initial` has another layout than the shard's model.
@@ -32,9 +33,14 @@ impl ShardStore {
         let mut rest = values.as_mut_slice();
         for table in layout.model().table_ids() {
             let width = layout.width_of(table);
+            let rule = layout.model().sparse(table).filter(|_| !initial.is_whole());
             for local in 0..layout.rows_of(table) {
                 let row;
                 (row, rest) = rest.split_at_mut(width);
+                if let Some(rule) = rule {
+                    rule.write(layout.model_row(local), row);
+                    continue;
+                }
                 let initial = initial.row(table, layout.model_row(local));
                 // Pages that stay zero take no memory. The values may be replaced soon, by a checkpoint or a mirror's
                 // copy.
@@ -107,21 +113,7 @@ impl ShardStore {
     /// # Panics
     /// If the shard lacks one of the rows ([`ShardRows::fits`]).
     pub fn read(&self, rows: &ShardRows, values: &mut Vec<f32>) {
-        values.reserve_exact(rows.parameters(&self.layout));
-        for (table, rows) in rows.tables() {
-            match rows {
-                TableRows::All => {
-                    values.extend_from_slice(&self.values[self.layout.table_range(table)]);
-                }
-                TableRows::Listed(listed) => {
-                    let width = self.layout.width_of(table);
-                    for row in listed.iter() {
-                        let start = self.layout.row_offset(table, *row as usize);
-                        values.extend_from_slice(&self.values[start..start + width]);
-                    }
-                }
-            }
-        }
+        rows.append(&self.values, &self.layout, values);
     }
 }
 
@@ -154,6 +146,23 @@ impl ShardRows {
     pub fn checked(rows: RowSet, layout: &ShardLayout) -> Option<Self> {
         let rows = Self(rows);
         rows.fits(layout).then_some(rows)
+    }
+
+    /// The requests of all shards as one.
+    pub(crate) fn joined(shards: &[Self]) -> RowSet {
+        let of_table = |table: usize| {
+            let mut all = Vec::new();
+            for Self(rows) in shards {
+                match &rows.tables[table] {
+                    TableRows::All => return TableRows::All,
+                    TableRows::Listed(listed) => all.extend_from_slice(listed),
+                }
+            }
+            all.sort_unstable();
+            TableRows::listed(all)
+        };
+        let tables = shards.first().map_or(0, |Self(rows)| rows.tables.len());
+        RowSet { tables: (0..tables).map(of_table).collect() }
     }
 
     /// The requested rows of each table, in the layout's order.
@@ -189,6 +198,32 @@ impl ShardRows {
             })
             .sum();
         LAN_HEADER_BYTES + 4 * listed as u64
+    }
+
+    /// The values of the requested rows, one row after another, of all `values` of the shard.
+    ///
+    /// # Panics
+    /// If the shard lacks one of the rows ([`Self::fits`]).
+    pub fn of_shard(&self, values: &[f32], layout: &ShardLayout) -> Vec<f32> {
+        let mut rows = Vec::new();
+        self.append(values, layout, &mut rows);
+        rows
+    }
+
+    fn append(&self, shard: &[f32], layout: &ShardLayout, values: &mut Vec<f32>) {
+        values.reserve_exact(self.parameters(layout));
+        for (table, rows) in self.tables() {
+            match rows {
+                TableRows::All => values.extend_from_slice(&shard[layout.table_range(table)]),
+                TableRows::Listed(listed) => {
+                    let width = layout.width_of(table);
+                    for row in listed.iter() {
+                        let start = layout.row_offset(table, *row as usize);
+                        values.extend_from_slice(&shard[start..start + width]);
+                    }
+                }
+            }
+        }
     }
 
     /// Copies the values of a reply to their rows in a worker's copy of the model.

@@ -7,10 +7,10 @@
 //! the table that the shard owns. The *shard-wide row* counts over all tables of the shard.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Model, ShardId, TableId};
+use super::{InitialRows, Model, ShardId, TableId};
 
 /// One table of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct ModelLayout {
     statistics: BTreeSet<TableId>,
     /// The shape of the tensor that each table is outside of a run. Empty where tables are no tensors of other shapes.
     shapes: Vec<Vec<usize>>,
+    /// Tables of which workers hold the rows in hand alone, and the rules of their initial values.
+    sparse: BTreeMap<TableId, InitialRows>,
 }
 
 /// The rows of one shard, and the position of each in the shard's own flat vector of parameters.
@@ -53,7 +55,8 @@ impl ModelLayout {
         for table in &tables {
             offsets.push(offsets[offsets.len() - 1] + table.rows * table.width);
         }
-        Self { tables, offsets, statistics: BTreeSet::new(), shapes: Vec::new() }
+        let (statistics, shapes, sparse) = (BTreeSet::new(), Vec::new(), BTreeMap::new());
+        Self { tables, offsets, statistics, shapes, sparse }
     }
 
     /// The same model, whose tables are tensors of these shapes outside of a run, in the same order: in its file, and in the
@@ -95,6 +98,32 @@ impl ModelLayout {
     /// Whether a table holds statistics.
     pub fn is_statistics(&self, table: TableId) -> bool {
         self.statistics.contains(&table)
+    }
+
+    /// The same model, of which these tables are sparse: a worker holds those of their rows that it reads, and no others, so
+    /// that they may be larger than its memory. Their initial values follow from rules, row by row.
+    #[must_use]
+    pub fn with_sparse_tables(
+        self,
+        sparse: impl IntoIterator<Item = (TableId, InitialRows)>,
+    ) -> Self {
+        Self { sparse: sparse.into_iter().collect(), ..self }
+    }
+
+    /// The rule of the initial values of a sparse table. `None` of other tables.
+    pub fn sparse(&self, table: TableId) -> Option<InitialRows> {
+        self.sparse.get(&table).copied()
+    }
+
+    /// The number of parameters in tables that are not sparse.
+    pub fn dense_parameters(&self) -> usize {
+        let sparse = self.sparse.keys().map(|table| self.table(*table));
+        self.parameters() - sparse.map(|table| table.rows * table.width).sum::<usize>()
+    }
+
+    /// Whether there are sparse tables.
+    pub fn has_sparse_tables(&self) -> bool {
+        !self.sparse.is_empty()
     }
 
     /// The tables, in order. A [`TableId`] is a position in the slice.

@@ -4,6 +4,7 @@
 
 mod clock;
 mod ids;
+mod initial_rows;
 mod instant;
 mod lane;
 mod layout;
@@ -19,6 +20,7 @@ mod units;
 
 pub use clock::{Clock, Staleness};
 pub use ids::{DcId, NodeId, ServerId, ShardId, TableId, WorkerId};
+pub use initial_rows::InitialRows;
 pub use instant::Instant;
 pub use lane::Lane;
 pub use layout::{ModelLayout, ShardLayout, TableLayout};

@@ -28,10 +28,13 @@ pub enum LanKind {
     Copy,
     /// The summary of a data center's data, to the coordinator and from it to all nodes.
     Summary,
+    /// Between a server and a worker of its data center, of models with sparse tables: which rows of copies the worker
+    /// evaluates, and these rows of the server's copy.
+    CopyRows,
 }
 
 impl LanKind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Hello,
         Self::WorkerMessage,
         Self::RowsRead,
@@ -39,6 +42,7 @@ impl LanKind {
         Self::Report,
         Self::Copy,
         Self::Summary,
+        Self::CopyRows,
     ];
 }
 

@@ -106,7 +106,7 @@ impl Worker {
             id,
             layouts,
             task,
-            model: Model::zeros(layout),
+            model: Model::without_sparse_rows(layout),
             clock: Clock::ZERO,
             state: State::Idle,
             last: None,
@@ -327,7 +327,9 @@ impl Worker {
         let rows = self.task.rows(self.clock);
         let requests: Vec<ShardRows> =
             self.layouts.iter().map(|layout| ShardRows::of(&rows, layout)).collect();
-        if self.model.values.is_empty() && !takes_whole(&requests) {
+        if self.model.layout().has_sparse_tables() {
+            self.model.hold(&rows);
+        } else if self.model.values.is_empty() && !takes_whole(&requests) {
             self.model = Model::zeros(self.model.layout().clone());
         }
         for (shard, rows) in requests.iter().enumerate() {
@@ -368,6 +370,7 @@ persist! {
             walk.record("held", held)?;
 
             let layout = model.layout().clone();
+            let model = model.holding_what_is_read(state);
             if state.has_read() {
                 let Model { values, .. } = model;
                 walk.tensor("model", Content::Values, values)?;
@@ -377,6 +380,29 @@ persist! {
                 None => Ok(()),
             }
         }
+    }
+}
+
+/// The model of a worker whose state was saved, or has just been restored.
+trait HoldingWhatIsRead {
+    /// The same model. One that was made anew holds the rows of sparse tables that the state reads.
+    fn holding_what_is_read(self, state: &State) -> Self;
+}
+
+impl HoldingWhatIsRead for &Model {
+    fn holding_what_is_read(self, _: &State) -> Self {
+        self
+    }
+}
+
+impl HoldingWhatIsRead for &mut Model {
+    fn holding_what_is_read(self, state: &State) -> Self {
+        if let Some(reading) = state.reading()
+            && self.layout().has_sparse_tables()
+        {
+            self.hold(&ShardRows::joined(&reading.requests));
+        }
+        self
     }
 }
 

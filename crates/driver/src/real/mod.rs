@@ -470,9 +470,10 @@ async fn run_server_and_worker(
     let working = async {
         let (Some(id), Some(context)) = (worker, context.clone()) else { return Ok(Exit::Over) };
         let layouts = blueprint.layouts().to_vec();
+        let machine = blueprint.worker(id);
         let evaluating = Evaluating::new(application.clone(), blueprint, id);
-        let machine = (blueprint.worker(id), evaluating);
-        work(context, machine, layouts, &node_config, cost_of(plan), near_server).await
+        work(context, (machine, evaluating), layouts, &node_config, cost_of(plan), near_server)
+            .await
     };
     let mut standing_in = StandingIn::new(application.clone());
     let following = async {

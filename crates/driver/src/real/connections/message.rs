@@ -281,6 +281,26 @@ pub(in crate::real) fn decode_copy(body: &[u8]) -> Result<(u64, Vec<f32>), Chann
     Ok((u64::from_le_bytes(*ticket), values.collect()))
 }
 
+/// Encodes some rows of a copy of a shard, with its ticket and the digest of the shard's sparse tables.
+pub(in crate::real) fn encode_copy_rows(ticket: u64, sparse: u64, values: &[f32]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(16 + 4 * values.len());
+    body.extend_from_slice(&sparse.to_le_bytes());
+    body.extend_from_slice(&encode_copy(ticket, values));
+    body
+}
+
+/// Decodes rows of a copy of a shard: the ticket, the digest of the shard's sparse tables, and the values.
+///
+/// # Errors
+/// If there is no digest or no ticket.
+pub(in crate::real) fn decode_copy_rows(body: &[u8]) -> Result<(u64, u64, Vec<f32>), ChannelError> {
+    let (sparse, body) = body
+        .split_first_chunk::<8>()
+        .ok_or_else(|| ChannelError::Other("received a copy without a digest".into()))?;
+    let (ticket, values) = decode_copy(body)?;
+    Ok((ticket, u64::from_le_bytes(*sparse), values))
+}
+
 /// The largest size of a hello or its answer, in bytes.
 pub(in crate::real) const HELLO_BYTES_MAX: usize = 4 << 10;
 
@@ -337,6 +357,17 @@ mod tests {
         assert!(read(3.5, 7.0) && read(f64::NAN, 7.0) && read(0.0, 0.0));
         for weight in [-1.0, f64::NAN, f64::INFINITY] {
             assert!(!read(3.5, weight), "{weight}");
+        }
+    }
+
+    #[test]
+    fn rows_of_a_copy_read_back_as_said() {
+        let body = encode_copy_rows(7, u64::MAX - 1, &[0.5, f32::NEG_INFINITY]);
+        let (ticket, sparse, values) = decode_copy_rows(&body).unwrap();
+        assert_eq!((ticket, sparse), (7, u64::MAX - 1));
+        assert_eq!(values, [0.5, f32::NEG_INFINITY]);
+        for length in 0..16 {
+            assert!(decode_copy_rows(&body[..length]).is_err());
         }
     }
 

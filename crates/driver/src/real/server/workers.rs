@@ -8,13 +8,15 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::info;
 
+use crate::digest::digest_of_sparse;
 use crate::real::connections::channel::{Channel, Parcel, Reader};
-use crate::real::connections::message::{Answer, encode_copy, pack};
+use crate::real::connections::message::{Answer, encode_copy, encode_copy_rows, pack};
 use crate::real::error::ChannelError;
 use crate::real::node::context::NodeContext;
 use crate::real::{FromNear, NearWorker, NextRequests};
 use gaia_core::node::{RowsRead, WorkerMessage, decode_worker_message, encode_rows_read};
 use gaia_core::recovery::RequestSeq;
+use gaia_core::store::ShardRows;
 use gaia_core::types::{NodeId, ShardId, ShardLayout, WorkerId};
 use gaia_core::wire::LanKind;
 
@@ -24,8 +26,8 @@ pub(in crate::real) struct Workers {
     layout: ShardLayout,
     ways: BTreeMap<WorkerId, Way>,
     near: Option<Near>,
-    /// The copy of an evaluation in progress, with its ticket.
-    evaluated: Option<(u64, Arc<[f32]>)>,
+    /// The copy of an evaluation in progress.
+    evaluated: Option<EvaluatedCopy>,
     /// Workers that have not been connected yet.
     missing: BTreeSet<WorkerId>,
     incoming: Receiver<FromWorker>,
@@ -34,6 +36,14 @@ pub(in crate::real) struct Workers {
     connections: u64,
     /// Ends with this value.
     reading: JoinSet<()>,
+}
+
+/// The copy of an evaluation.
+struct EvaluatedCopy {
+    ticket: u64,
+    values: Arc<[f32]>,
+    /// The digest of the sparse tables. `None` if there are none.
+    sparse: Option<u64>,
 }
 
 /// The worker in this process.
@@ -50,6 +60,8 @@ enum Way {
         connection: u64,
         parcels: Sender<Parcel>,
         reading: AbortHandle,
+        /// The rows of copies that the worker evaluates, once it has said so. Only of models with sparse tables.
+        copy_rows: Option<ShardRows>,
     },
     /// The worker in this process.
     Near(Sender<FromNear>),
@@ -60,7 +72,14 @@ struct FromWorker {
     worker: WorkerId,
     /// `None` for the worker in this process.
     connection: Option<u64>,
-    message: Result<WorkerMessage, String>,
+    message: Result<Sent, String>,
+}
+
+/// What a worker sends.
+enum Sent {
+    Message(WorkerMessage),
+    /// The rows of copies that it evaluates.
+    CopyRows(ShardRows),
 }
 
 impl Workers {
@@ -89,7 +108,8 @@ impl Workers {
             let sender = workers.sender.clone();
             workers.reading.spawn(async move {
                 while let Some(message) = requests.recv().await {
-                    let message = FromWorker { worker, connection: None, message: Ok(message) };
+                    let message = Ok(Sent::Message(message));
+                    let message = FromWorker { worker, connection: None, message };
                     if sender.send(message).await.is_err() {
                         return;
                     }
@@ -137,7 +157,8 @@ impl Workers {
         let requests =
             receive((worker, connection), reader, self.layout.clone(), self.sender.clone());
         let reading = self.reading.spawn(requests);
-        self.ways.insert(worker, Way::Far { connection, parcels, reading });
+        let copy_rows = None;
+        self.ways.insert(worker, Way::Far { connection, parcels, reading, copy_rows });
         self.context.on_connected(NodeId::Worker(worker));
         self.missing.remove(&worker);
         self.send_copy(worker);
@@ -158,7 +179,8 @@ impl Workers {
                 continue;
             }
             match message {
-                Ok(message) => return (worker, message),
+                Ok(Sent::Message(message)) => return (worker, message),
+                Ok(Sent::CopyRows(rows)) => self.on_copy_rows(worker, rows),
                 Err(reason) => {
                     let node = self.context.run_context.name(NodeId::Worker(worker));
                     info!("{} has lost the connection to {node}: {reason}", self.context.name());
@@ -204,7 +226,9 @@ impl Workers {
 
     /// Sends a copy to all workers, for an evaluation. Those that connect before its end receive it, too.
     pub(in crate::real) fn begin_evaluation(&mut self, ticket: u64, copy: &[f32]) {
-        self.evaluated = Some((ticket, copy.into()));
+        let has_sparse_tables = self.layout.model().has_sparse_tables();
+        let sparse = has_sparse_tables.then(|| digest_of_sparse(&self.layout, copy));
+        self.evaluated = Some(EvaluatedCopy { ticket, values: copy.into(), sparse });
         let workers: Vec<WorkerId> = self.ways.keys().copied().collect();
         for worker in workers {
             self.send_copy(worker);
@@ -213,20 +237,36 @@ impl Workers {
 
     /// Forgets the copy of an evaluation that is complete, and returns it if it is here.
     pub(in crate::real) fn end_evaluation(&mut self, ticket: u64) -> Option<Arc<[f32]>> {
-        self.evaluated.take_if(|(known, _)| *known == ticket).map(|(_, copy)| copy)
+        self.evaluated.take_if(|copy| copy.ticket == ticket).map(|copy| copy.values)
     }
 
-    /// Sends a worker the copy of the evaluation in progress, if there is one.
-    fn send_copy(&mut self, worker: WorkerId) {
-        let Some((ticket, values)) = self.evaluated.clone() else { return };
-        match self.ways.get(&worker) {
-            Some(Way::Far { .. }) => {
-                self.send_far(worker, (LanKind::Copy, encode_copy(ticket, &values)));
-            }
-            // If the worker has ended, this process ends.
-            Some(Way::Near(replies)) => drop(replies.try_send(FromNear::Copy { ticket, values })),
-            None => {}
+    /// A worker says which rows of copies it evaluates, before it receives one.
+    fn on_copy_rows(&mut self, worker: WorkerId, rows: ShardRows) {
+        if let Some(Way::Far { copy_rows, .. }) = self.ways.get_mut(&worker) {
+            *copy_rows = Some(rows);
         }
+        self.send_copy(worker);
+    }
+
+    /// Sends a worker the copy of the evaluation in progress, if there is one: of a model with sparse tables the rows that
+    /// it evaluates.
+    fn send_copy(&mut self, worker: WorkerId) {
+        let Some(EvaluatedCopy { ticket, values, sparse }) = &self.evaluated else { return };
+        let parcel = match (self.ways.get(&worker), sparse) {
+            (Some(Way::Far { .. }), None) => (LanKind::Copy, encode_copy(*ticket, values)),
+            (Some(Way::Far { copy_rows: Some(rows), .. }), Some(sparse)) => {
+                let rows = rows.of_shard(values, &self.layout);
+                (LanKind::CopyRows, encode_copy_rows(*ticket, *sparse, &rows))
+            }
+            (Some(Way::Near(replies)), _) => {
+                let values = values.clone();
+                // If the worker has ended, this process ends.
+                let _ended = replies.try_send(FromNear::Copy { ticket: *ticket, values });
+                return;
+            }
+            _ => return,
+        };
+        self.send_far(worker, parcel);
     }
 
     fn send_far(&mut self, worker: WorkerId, parcel: Parcel) {
@@ -254,7 +294,13 @@ async fn receive(
     loop {
         let next = reader.next(bytes_max, None).await;
         let message = next.and_then(|(kind, body)| match kind {
-            LanKind::WorkerMessage => Ok(decode_worker_message(&body, &layout)?),
+            LanKind::WorkerMessage => Ok(Sent::Message(decode_worker_message(&body, &layout)?)),
+            LanKind::CopyRows => match decode_worker_message(&body, &layout)? {
+                WorkerMessage::Read { rows, .. } => Ok(Sent::CopyRows(rows)),
+                _ => Err(ChannelError::Other(
+                    "received rows of copies that are no read, expected a read".into(),
+                )),
+            },
             other => Err(ChannelError::Other(format!(
                 "received {other:?} from a worker, expected a worker message"
             ))),

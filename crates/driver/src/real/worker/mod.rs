@@ -273,13 +273,16 @@ impl WorkerNode {
                 self.may_begin(due, guessed)?;
                 self.worker.handle_due(shard, due, guessed);
             }
-            FromServer::Copy { ticket, values } => {
-                self.lan_bytes += 4 * values.len() as u64;
-                let handled = self.evaluating.handle_copy(shard, ticket, &values);
-                handled.map_err(|expected| self.wrong_copy(shard, values.len(), expected))?;
+            FromServer::Copy { ticket, copy } => {
+                self.lan_bytes += 4 * copy.len() as u64;
+                let handled = self.evaluating.handle_copy(shard, ticket, &copy);
+                handled.map_err(|(found, expected)| self.wrong_copy(shard, found, expected))?;
             }
             FromServer::Joined(due) => {
                 self.write()?;
+                if let Some(rows) = self.evaluating.rows_of(shard) {
+                    self.servers.send_copy_rows(shard, rows);
+                }
                 for message in self.worker.handle_joined(shard, due) {
                     self.lan_bytes += self.servers.send(shard, message);
                 }

@@ -10,16 +10,18 @@ use tokio::time::sleep;
 use tracing::info;
 
 use crate::real::connections::channel::{Parcel, Reader};
-use crate::real::connections::message::{Hello, Purpose, decode_copy, unpack};
+use crate::real::connections::message::{Hello, Purpose, decode_copy, decode_copy_rows, unpack};
 use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::{NodeContext, Patience};
 use crate::real::server::mirrors::Addresses;
 use crate::real::server::workers::PARCELS_MAX;
+use crate::real::worker::evaluating::ShardCopy;
 use crate::real::{FromNear, NearServer, NextRequests};
 use gaia_core::node::{RowsRead, WorkerMessage, decode_rows_read, encode_worker_message};
 use gaia_core::recovery::RequestSeq;
+use gaia_core::store::ShardRows;
 use gaia_core::topology::Address;
-use gaia_core::types::{DcId, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
+use gaia_core::types::{Clock, DcId, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
 use gaia_core::wire::LanKind;
 
 /// All servers of a data center, from the view of one of its workers.
@@ -46,7 +48,7 @@ pub(super) enum FromServer {
     /// The server's copy of its shard, for an evaluation.
     Copy {
         ticket: u64,
-        values: Arc<[f32]>,
+        copy: ShardCopy,
     },
     /// The server is permanently unreachable.
     Lost(RealError),
@@ -155,6 +157,17 @@ impl Servers {
         bytes
     }
 
+    /// Tells a server in another process which rows of copies this worker evaluates.
+    pub(super) fn send_copy_rows(&self, shard: ShardId, rows: &ShardRows) {
+        if let ToServer::Far(Some(parcels)) = &self.ways[shard.index()] {
+            let (clock, layout) = (Clock::ZERO, &self.layouts[shard.index()]);
+            let message = WorkerMessage::Read { clock, rows: rows.clone() };
+            let body = encode_worker_message(&message, layout);
+            // If the queue is full or closed, the connection is lost. Its reader returns the error.
+            let _lost = parcels.try_send((LanKind::CopyRows, body));
+        }
+    }
+
     /// Whether all servers have been connected.
     pub(super) fn are_joined(&self) -> bool {
         self.joined.iter().all(|joined| *joined)
@@ -167,7 +180,9 @@ async fn receive_near(shard: ShardId, mut replies: Receiver<FromNear>, sender: S
             FromNear::Joined(due) => FromServer::Joined(due),
             FromNear::Due(due) => FromServer::Due(due),
             FromNear::Rows(rows) => FromServer::Rows(rows),
-            FromNear::Copy { ticket, values } => FromServer::Copy { ticket, values },
+            FromNear::Copy { ticket, values } => {
+                FromServer::Copy { ticket, copy: ShardCopy::Whole(values) }
+            }
         };
         if sender.send(Came { shard, way: None, from }).await.is_err() {
             return;
@@ -257,7 +272,11 @@ impl Far {
                 }
                 LanKind::Copy if parcels.is_none() => {
                     let (ticket, values) = decode_copy(&body)?;
-                    Ok(FromServer::Copy { ticket, values: values.into() })
+                    Ok(FromServer::Copy { ticket, copy: ShardCopy::Whole(values.into()) })
+                }
+                LanKind::CopyRows if parcels.is_none() => {
+                    let (ticket, sparse, values) = decode_copy_rows(&body)?;
+                    Ok(FromServer::Copy { ticket, copy: ShardCopy::Rows { values, sparse } })
                 }
                 other => Err(ChannelError::Other(format!(
                     "received {other:?} from a server, which was not expected"

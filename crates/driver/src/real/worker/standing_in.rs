@@ -60,12 +60,12 @@ impl StandingIn {
             });
             for worker in due {
                 self.at_work.entry(worker).or_insert_with(|| {
+                    let machine = in_place(|| blueprint.worker(worker));
                     let evaluating = Evaluating::new(self.application.clone(), blueprint, worker);
-                    let machine = (in_place(|| blueprint.worker(worker)), evaluating);
                     let layouts = blueprint.layouts().to_vec();
                     Some(Box::pin(begin(
                         context.in_place_of(worker),
-                        machine,
+                        (machine, evaluating),
                         layouts,
                         coordinator.clone(),
                     )))

@@ -12,6 +12,7 @@ from torch import distributed
 from gaia._errors import GaiaError, RunStopped
 from gaia._exit import exit_at_once
 from gaia._place import Worker
+from gaia._rows import Rows
 from gaia._run import STOPPED, Evaluate, Run
 from gaia._torch import Module
 
@@ -39,8 +40,8 @@ class DdpRun(Run):
             # The first process ends the run when its script ends, and tells the others.
             atexit.register(self._end_with_script)
 
-    def _end_clock(self, examples: int) -> None:
-        self._as_one(lambda: super(DdpRun, self)._end_clock(examples * distributed.get_world_size()))
+    def _end_clock(self, examples: int, needed: Rows | None) -> None:
+        self._as_one(lambda: super(DdpRun, self)._end_clock(examples * distributed.get_world_size(), needed))
 
     def end(self) -> None:
         if self._over:
@@ -80,7 +81,7 @@ class DdpRun(Run):
         values = self._from_first(flat)
         if self._worker is None:
             flat.copy_(values)
-            self._parameters.load()
+            self._parameters.load(self._over)
 
     def _from_first(self, tensor: torch.Tensor) -> torch.Tensor:
         sent = tensor.to(self._device)

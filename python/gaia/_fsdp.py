@@ -47,7 +47,7 @@ class Sharded(Parameters):
         """The values of the whole model. All processes of the data center call this together."""
         return torch.cat([_whole(one).reshape(-1) for _, one in self._found]).numpy()
 
-    def load(self) -> None:
+    def load(self, evaluates: bool) -> None:
         self._shard_again()
         with torch.no_grad():
             for tensor, part in self._parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from gaia._arrays import Arrays, ArraysRun
@@ -10,6 +11,7 @@ from gaia._errors import GaiaError
 from gaia._inside import inside
 from gaia._place import IN_ANOTHER_PROCESS, Worker, imports_script, named, worker
 from gaia._run import Evaluate, Run
+from gaia._sparse import evaluated_rows
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +28,7 @@ def join(
     higher_is_better: bool = False,
     average: bool = True,
     sharded: bool = False,
+    evaluate_rows: Mapping[str, Any] | None = None,
 ) -> Run: ...
 @overload
 def join(
@@ -48,6 +51,7 @@ def join(
     higher_is_better: bool = False,
     average: bool = True,
     sharded: bool = False,
+    evaluate_rows: Mapping[str, Any] | None = None,
 ) -> Run:
     """Joins the run that this process is part of. A script that is started alone trains as without this call, to the bit.
 
@@ -68,6 +72,8 @@ def join(
             it they are added.
         sharded: Whether the processes of each data center share the module among them, by ``fully_shard``. Each is a worker
             then. Processes without ``torch.distributed``, such as the coordinator, need to know it as well.
+        evaluate_rows: By the name of the weight of a :class:`gaia.torch.Embedding`: the rows that ``evaluate`` reads, as a
+            tensor, an array or a list of whole numbers. This worker holds them during evaluations and after the run.
 
     Raises:
         GaiaError: An argument is wrong, or the run cannot be joined.
@@ -90,7 +96,10 @@ def join(
         raise GaiaError("gaia.join(...) was called before, expected one call in a script", 2)
 
     if is_module:
-        return join_module(model, optimizer, own, evaluate, steps_per_clock, metric, higher_is_better, average, sharded)
+        return join_module(
+            model, optimizer, own, evaluate, steps_per_clock, metric, higher_is_better, average, sharded, evaluate_rows
+        )
+    evaluated_rows(evaluate_rows, ())
     if optimizer is not None:
         raise GaiaError("an optimizer without a torch.nn.Module, expected join(arrays, evaluate=...) and run.step(...)", 2)
     if sharded:

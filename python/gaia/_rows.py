@@ -25,13 +25,23 @@ def listed(named: Mapping[str, Any], tensors: Sequence[tuple[str, tuple[int, ...
     rows: Rows = []
     for name, ids in named.items():
         if name not in numbers:
-            known = difflib.get_close_matches(name, numbers) or list(numbers)[:5]
-            raise GaiaError(f"rows names `{name}`, expected a tensor such as {', '.join(known)}", 2)
-        rows.append((numbers[name], _whole_numbers(name, ids)))
+            raise unknown_name("rows", name, list(numbers))
+        rows.append((numbers[name], whole_numbers(name, ids)))
     return rows
 
 
-def _whole_numbers(name: str, ids: Any) -> Any:
+def unknown_name(argument: str, name: str, names: Sequence[str]) -> GaiaError:
+    """What is wrong with a name that is none of these."""
+    known = difflib.get_close_matches(name, names) or names[:5]
+    return GaiaError(f"{argument} names `{name}`, expected a tensor such as {', '.join(known)}", 2)
+
+
+def whole_numbers(name: str, ids: Any) -> Any:
+    """Numbers of rows, as an array of whole numbers of 64 bits.
+
+    Raises:
+        GaiaError: They are no whole numbers.
+    """
     import numpy
 
     # Tensors of torch may be on a device.

@@ -12,6 +12,7 @@ from gaia._errors import GaiaError, RunStopped
 from gaia._learning_rate import LearningRate
 from gaia._random import Streams
 from gaia._rows import Ahead, Rows, listed
+from gaia._sparse import SparseTable
 
 if TYPE_CHECKING:
     from gaia._place import Worker
@@ -35,9 +36,17 @@ class Parameters:
     rounded: Any = None
     #: Whether this process writes files of them: of several that share them, the first does.
     writes: bool = True
+    #: Tables of which rows are in hand. Their numbers follow those of the other tensors, and the buffer does not have them.
+    sparse: Sequence[SparseTable] = ()
 
-    def load(self) -> None:
-        """Puts the values of the buffer into the script's tensors."""
+    @property
+    def named(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Names and shapes of all tensors of which rows can be named, in the order of their numbers."""
+        return [*self.tensors, *((table.name, table.shape) for table in self.sparse)]
+
+    def load(self, evaluates: bool) -> None:
+        """Puts the values of the buffer into the script's tensors. Of sparse tables these are the rows of the clock, or those
+        that an evaluation reads."""
 
     def store(self) -> None:
         """Puts the values of the script's tensors into the buffer."""
@@ -128,14 +137,17 @@ class Run:
         if rows is None or self._worker is None:
             yield from self._counted(loader)
             return
-        ahead = Ahead(loader, rows, batches, self._parameters.tensors)
+        ahead = Ahead(loader, rows, batches, self._parameters.named)
+        # Of sparse tables no row is at hand that was not named.
+        has_read_some = self._read is not None or len(self._parameters.sparse) > 0
         self._ahead = ahead
         try:
             while (needed := ahead.name()) is not None:
                 # After a clock that has read all rows, each is at hand. After one that has read others, a clock ends early:
                 # the batches that it was read for are used up, or were never used.
-                if self._waits or (self._read is not None and self._read is not needed):
+                if self._waits or (has_read_some and self._read is not needed):
                     self._exchange(needed)
+                has_read_some = True
                 yield from self._counted(ahead.take())
                 if self._over:
                     return
@@ -175,7 +187,16 @@ class Run:
         """Writes the values of the model to a safetensors file, by the names and shapes of the script's tensors.
 
         Statistics and parameters that are trained are in it; tensors of whole numbers and frozen ones are not.
+
+        Raises:
+            GaiaError: There are tables of which this worker holds rows alone.
         """
+        for table in self._parameters.sparse:
+            raise GaiaError(
+                f"run.save(...) in a worker that holds rows of {table.name}, expected the model.safetensors in the directory of the "
+                "run, which has the whole table",
+                2,
+            )
         self._parameters.store()
         if self._parameters.writes:
             _gaia.write_tensors(path, self._parameters.tensors, self._parameters.values)
@@ -196,6 +217,7 @@ class Run:
             average,
             self._sharded,
             self._share(),
+            [(one.name, one.shape, one.initial, one.evaluated.ids, one.evaluated.values) for one in parameters.sparse],
         )
         self._worker.run = self
         self._metric = metric
@@ -219,7 +241,7 @@ class Run:
             self._learning_rate.note(rate)
         self._steps += 1
         self._parameters.check()
-        said = None if rows is None else listed(rows, self._parameters.tensors)
+        said = None if rows is None else listed(rows, self._parameters.named)
         # A clock that waits for the names of rows takes further steps as well.
         if self._steps < self._steps_per_clock:
             return
@@ -235,18 +257,31 @@ class Run:
         examples, steps = self._examples, self._steps
         self._examples, self._steps, self._waits = 0, 0, False
         self._read = needed
-        self._end_clock(examples or steps)
+        self._end_clock(examples or steps, needed)
 
-    def _end_clock(self, examples: int) -> None:
-        """Sends what has changed in a clock, and takes what others have changed."""
+    def _end_clock(self, examples: int, needed: Rows | None) -> None:
+        """Sends what has changed in a clock, and takes what others have changed of these rows."""
         self.clock += 1
         if self._worker is not None:
             self._parameters.store()
             try:
-                self._worker.exchange.iterated(examples, self._read, self._learning_rate.factor)
+                self._worker.exchange.iterated(examples, self._with_buffers(needed), self._learning_rate.factor)
             except ValueError as error:
                 raise GaiaError(str(error), 2) from None
             self._serve()
+
+    def _with_buffers(self, needed: Rows | None) -> list[tuple[int, Any, Any]] | None:
+        """Rows as the exchange takes them, those of sparse tables with the memory for their values."""
+        parameters = self._parameters
+        if needed is None and not parameters.sparse:
+            return None
+        named = dict(needed or ())
+        count = len(parameters.tensors)
+        rows = [(number, ids, None) for number, ids in named.items() if number < count]
+        for number, table in enumerate(parameters.sparse, count):
+            hand = table.name_rows(named.get(number, ()))
+            rows.append((number, hand.ids, hand.values))
+        return rows
 
     def _serve(self) -> None:
         """Answers requests until the next iteration begins, or the run is over."""
@@ -257,7 +292,7 @@ class Run:
             if request == "closed":
                 self._over = True
                 raise RunStopped(worker.reason() or STOPPED)
-            parameters.load()
+            parameters.load(request != "iterate")
             if request == "iterate":
                 self.clock = clock
                 return

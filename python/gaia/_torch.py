@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,9 @@ from gaia._errors import GaiaError
 from gaia._inside import inside
 from gaia._place import Worker, named
 from gaia._run import Evaluate, Parameters, Run
+from gaia._sparse import SparseTable, evaluated_rows
 from gaia._staging import Staging, host_buffer
+from gaia.torch import Embedding, check_row_state
 
 
 def join_module(
@@ -24,11 +26,21 @@ def join_module(
     higher_is_better: bool,
     average: bool,
     sharded: bool,
+    evaluate_rows: Mapping[str, Any] | None,
 ) -> Run:
     """Joins a run with a module and its optimizer."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise GaiaError("join(model, ...) without an optimizer, expected join(model, optimizer, evaluate=...)", 2)
     _, processes = inside()
+    tables = _tables(model)
+    evaluated = evaluated_rows(evaluate_rows, [name for name, _ in tables])
+    if tables and (sharded or (processes > 1 and named() is not None)):
+        raise GaiaError(
+            f"{tables[0][0]} is a gaia.torch.Embedding, and the processes of a data center are one worker or share a model, expected one "
+            "process a worker, or torch.nn.Embedding",
+            2,
+        )
+    check_row_state(optimizer)
     if _is_sharded(model) and worker is not None:
         from gaia._fsdp import FsdpRun, Sharded
 
@@ -39,7 +51,8 @@ def join_module(
         run = DdpRun(Module(model), worker, evaluate, steps_per_clock, sharded)
     else:
         # What `save` writes is collected then: alone, nothing of the model is touched.
-        run = Run(Unjoined(model) if worker is None else Module(model), worker, evaluate, steps_per_clock, sharded)
+        parameters = Unjoined(model) if worker is None else Module(model, _sparse(tables, evaluated))
+        run = Run(parameters, worker, evaluate, steps_per_clock, sharded)
     run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
     optimizer.register_step_post_hook(lambda *_: run._stepped(rate=_rate(optimizer)))
     return run
@@ -95,13 +108,39 @@ def _is_sharded(model: torch.nn.Module) -> bool:
     return any(hasattr(one, "device_mesh") for one in model.parameters())
 
 
+def _tables(model: torch.nn.Module) -> list[tuple[str, Embedding]]:
+    """Tables of which a worker holds the rows in hand, by the names of their weights."""
+    found = [(name, one) for name, one in model.named_modules() if isinstance(one, Embedding)]
+    return [(f"{name}.weight" if name else "weight", one) for name, one in found]
+
+
+def _sparse(tables: Sequence[tuple[str, Embedding]], evaluated: Sequence[Any]) -> list[tuple[SparseTable, Embedding]]:
+    """Tables as a run knows them.
+
+    Raises:
+        GaiaError: One of them was built outside of the run, or converted.
+    """
+    sparse = []
+    for (name, table), rows in zip(tables, evaluated, strict=True):
+        if not table.holds_rows_in_hand:
+            raise GaiaError(f"{name} was built outside of the run, expected the script to build gaia.torch.Embedding itself", 2)
+        if table.weight.dtype != torch.float32:
+            raise GaiaError(f"{name} holds {table.weight.dtype}, expected a gaia.torch.Embedding of single precision", 2)
+        table.join(name)
+        sparse.append((SparseTable(name, table.num_embeddings, table.embedding_dim, table.initial, rows), table))
+    return sparse
+
+
 def _parameters(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """Parameters that need a gradient. A tensor of two names is one.
+    """Parameters that need a gradient, without tables of which rows are in hand. A tensor of two names is one.
 
     Raises:
         GaiaError: One of them holds other numbers than floating-point ones.
     """
-    found: list[tuple[str, torch.Tensor]] = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+    in_hand = {id(table.weight) for _, table in _tables(model) if table.holds_rows_in_hand}
+    found: list[tuple[str, torch.Tensor]] = [
+        (name, one) for name, one in model.named_parameters() if one.requires_grad and id(one) not in in_hand
+    ]
     for name, one in found:
         if not one.is_floating_point():
             raise GaiaError(f"{name} holds {one.dtype}, expected floating-point numbers", 2)
@@ -144,15 +183,18 @@ class Module(Parameters):
     Others are copied to and from it.
     """
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, sparse: Sequence[tuple[SparseTable, Embedding]] = ()) -> None:
         self._model = model
+        self._tables = sparse
+        self.sparse = [table for table, _ in sparse]
         found = _tensors(model)
         self.tensors = [(name, tuple(one.shape)) for name, one in found]
         self.statistics = sum(not isinstance(one, torch.nn.Parameter) for _, one in found)
         #: All values, one tensor after the other.
         self.flat = host_buffer(sum(one.numel() for _, one in found), [one for _, one in found])
         self._views: list[tuple[str, torch.Tensor, int]] = []
-        self._kinds = [(name, one, one.dtype, one.device) for name, one in found]
+        weights = [(table.name, embedding.weight) for table, embedding in sparse]
+        self._kinds = [(name, one, one.dtype, one.device) for name, one in [*found, *weights]]
         copied: list[tuple[torch.Tensor, torch.Tensor]] = []
         offset = 0
         for name, one in found:
@@ -171,19 +213,27 @@ class Module(Parameters):
         self._rounded = self.flat.clone() if any(staging.rounds for staging in self._stagings) else None
         self.rounded = None if self._rounded is None else self._rounded.numpy()
 
-    def load(self) -> None:
+    def load(self, evaluates: bool) -> None:
         for staging in self._stagings:
             staging.load()
+        for table, embedding in self._tables:
+            hand = table.evaluated if evaluates else table.hand
+            embedding.hold(hand.ids, hand.values)
         if self._rounded is not None:
             self._rounded.copy_(self.flat)
 
     def store(self) -> None:
         for staging in self._stagings:
             staging.store()
+        for table, embedding in self._tables:
+            if embedding.weight.device.type != "cpu":
+                torch.from_numpy(table.hand.values).copy_(embedding.weight.detach())
 
     def check(self) -> None:
         moved = [name for name, one, dtype, device in self._kinds if (one.dtype, one.device) != (dtype, device)]
         moved += [name for name, one, address in self._views if one.data_ptr() != address]
+        on_host = [(table, one.weight) for table, one in self._tables if one.weight.device.type == "cpu" and one.weight.numel()]
+        moved += [table.name for table, weight in on_host if weight.data_ptr() != table.hand.values.ctypes.data]
         if moved:
             raise GaiaError(
                 f"{moved[0]} was moved or converted after gaia.join(...), expected join last: after .to(...), .half() and .cuda()", 2

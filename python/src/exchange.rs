@@ -14,9 +14,9 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::parts::NamedRows;
+use crate::parts::{Named, NamedRows};
 
-use gaia::{ScriptSettings, TensorSpec as Tensor};
+use gaia::{InitialRows, ScriptSettings, TensorSpec as Tensor};
 
 /// What a script declares before its first step.
 pub(crate) struct Declaration {
@@ -28,6 +28,8 @@ pub(crate) struct Declaration {
     pub(crate) rounded: Option<PyBuffer<f32>>,
     /// Where the workers of a data center share the model among them: what this one has of it.
     pub(crate) share: Option<Share>,
+    /// Of sparse tables, which are the last tensors: the rows that an evaluation reads. They are not in `values`.
+    pub(crate) evaluated: NamedRows,
     pub(crate) settings: ScriptSettings,
 }
 
@@ -323,9 +325,12 @@ impl State {
 impl Exchange {
     /// Declares the tensors of the script, by name and shape, and the buffer of their values. The last ones may be statistics.
     ///
+    /// After them come the `sparse` tables: each with its name, the number and the width of its rows, the seed, the mean and the
+    /// deviation of its initial values, and the rows that evaluations read with a buffer for their values.
+    ///
     /// Where the workers of each data center share the model, `sharded`, a worker of several in its data center has a `share`:
     /// the rows of each tensor that it holds, whether it sends changes of statistics, and the values of the whole model.
-    #[pyo3(signature = (tensors, statistics, values, rounded, metric, higher_is_better, momentum, average, sharded=false, share=None))]
+    #[pyo3(signature = (tensors, statistics, values, rounded, metric, higher_is_better, momentum, average, sharded=false, share=None, sparse=None))]
     #[allow(clippy::too_many_arguments, reason = "called from one place, with keywords")]
     fn declare(
         &self,
@@ -339,14 +344,16 @@ impl Exchange {
         average: bool,
         sharded: bool,
         share: Option<ShareArgument<'_>>,
+        sparse: Option<Vec<SparseArgument<'_>>>,
     ) -> PyResult<()> {
         let weights = tensors.len().saturating_sub(statistics);
         let tensor = |(at, (name, shape)): (usize, (String, Vec<usize>))| Tensor {
             name,
             shape,
             is_statistics: at >= weights,
+            sparse: None,
         };
-        let tensors: Vec<Tensor> = tensors.into_iter().enumerate().map(tensor).collect();
+        let mut tensors: Vec<Tensor> = tensors.into_iter().enumerate().map(tensor).collect();
         let count: usize = tensors.iter().map(Tensor::len).sum();
         let (share, held) = match share {
             None => (None, count),
@@ -359,6 +366,7 @@ impl Exchange {
         };
         let values = buffer_of(values, held)?;
         let rounded = rounded.map(|rounded| buffer_of(rounded, held)).transpose()?;
+        let evaluated = evaluated_rows(&mut tensors, sparse.unwrap_or_default())?;
         let settings = ScriptSettings { metric, higher_is_better, momentum, average, sharded };
         let mut state = self.lock();
         if state.declaration.is_some() {
@@ -367,7 +375,7 @@ impl Exchange {
             ));
         }
         state.declaration =
-            Some(Arc::new(Declaration { tensors, values, rounded, share, settings }));
+            Some(Arc::new(Declaration { tensors, values, rounded, share, evaluated, settings }));
         drop(state);
         self.changed.notify_all();
         Ok(())
@@ -411,14 +419,15 @@ impl Exchange {
         }
     }
 
-    /// Answers that the iteration has run. `rows` are those that the next one needs, by tensors' numbers; without it, and of
-    /// other tensors, it needs all. The learning rate is divided by the largest so far.
+    /// Answers that the iteration has run. `rows` are those that the next one needs, by tensors' numbers, of sparse tables in
+    /// ascending order with a buffer for their values. Of other tensors it needs all, and of other sparse tables none. The
+    /// learning rate is divided by the largest so far.
     #[pyo3(signature = (examples, rows=None, learning_rate_factor=None))]
     fn iterated(
         &self,
         py: Python<'_>,
         examples: u64,
-        rows: Option<Vec<(usize, PyBuffer<i64>)>>,
+        rows: Option<Vec<RowsArgument>>,
         learning_rate_factor: Option<f64>,
     ) -> PyResult<()> {
         if learning_rate_factor.is_some_and(|factor| !(0.0..=1.0).contains(&factor)) {
@@ -433,15 +442,13 @@ impl Exchange {
                 let declaration = self.lock().declaration.clone();
                 let undeclared = "found rows before gaia.join(...), expected them after it";
                 let declaration = declaration.ok_or_else(|| PyRuntimeError::new_err(undeclared))?;
-                if declaration.share.is_some() {
-                    return Err(PyValueError::new_err(
-                        "rows were named by a worker that holds a part of the model, expected one that holds all of it",
-                    ));
-                }
-                let list = |(tensor, rows): (usize, PyBuffer<i64>)| Ok((tensor, rows.to_vec(py)?));
+                let list = |(tensor, rows, values): RowsArgument| {
+                    Ok(Named { tensor, rows: rows.to_vec(py)?, values })
+                };
                 let rows = rows.into_iter().map(list).collect::<PyResult<Vec<_>>>()?;
+                let held = declaration.share.as_ref().map(|share| share.rows.as_slice());
                 let sharded = declaration.settings.sharded;
-                let named = NamedRows::new(&declaration.tensors, sharded, rows);
+                let named = NamedRows::new(&declaration.tensors, sharded, held, rows);
                 named.map_err(PyValueError::new_err)?
             }
         };
@@ -481,6 +488,36 @@ impl Exchange {
 
 /// The fields of a [`Share`], as Python gives them.
 type ShareArgument<'py> = (Vec<(usize, usize)>, bool, Bound<'py, PyAny>);
+
+/// The rows of a tensor, by its number, and of a sparse table the buffer for their values.
+type RowsArgument = (usize, PyBuffer<i64>, Option<PyBuffer<f32>>);
+
+/// A sparse table, as Python gives it.
+type SparseArgument<'py> =
+    (String, (usize, usize), (u64, f32, f32), PyBuffer<i64>, Bound<'py, PyAny>);
+
+/// Adds sparse tables to the tensors of a script, and returns the rows of them that evaluations read.
+fn evaluated_rows(
+    tensors: &mut Vec<Tensor>,
+    sparse: Vec<SparseArgument<'_>>,
+) -> PyResult<NamedRows> {
+    let mut evaluated = Vec::new();
+    for (name, (rows, width), (seed, mean, std), ids, values) in sparse {
+        let rule = InitialRows::new(seed, mean, std);
+        let Some(rule) = rule.filter(|_| u32::try_from(rows).is_ok()) else {
+            return Err(PyValueError::new_err(format!(
+                "{name} has {rows} rows with mean {mean} and deviation {std}, expected fewer than 2³² and finite numbers"
+            )));
+        };
+        let py = values.py();
+        let values = PyBuffer::<f32>::get(&values)?;
+        let (tensor, ids) = (tensors.len(), ids.to_vec(py)?);
+        evaluated.push(Named { tensor, rows: ids, values: Some(values) });
+        let shape = vec![rows, width];
+        tensors.push(Tensor { name, shape, is_statistics: false, sparse: Some(rule) });
+    }
+    NamedRows::new(tensors, false, None, evaluated).map_err(PyValueError::new_err)
+}
 
 /// A buffer of `count` values that may be written.
 fn buffer_of(buffer: &Bound<'_, PyAny>, count: usize) -> PyResult<PyBuffer<f32>> {

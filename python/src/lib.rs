@@ -19,10 +19,12 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 
+use self::buffer::numbers;
 use self::exchange::Exchange;
 use self::interrupt::Interrupt;
+use self::parts::NOT_CONTIGUOUS;
 use self::scripts::Scripts;
-use gaia::{Override, RunFile};
+use gaia::{InitialRows, Override, RunFile};
 
 /// The command line, the scripts' side of a run, and files of models.
 #[pymodule(gil_used = true)]
@@ -43,6 +45,8 @@ mod _gaia {
     use super::run;
     #[pymodule_export]
     use super::try_run;
+    #[pymodule_export]
+    use super::write_initial_rows;
     #[pymodule_export]
     use super::write_tensors;
 
@@ -103,6 +107,28 @@ fn place(
     }
     let rank = topology.first_worker(dc) + index;
     Ok((rank, topology.workers(), index < own.servers, own.workers))
+}
+
+/// Writes the initial values of a table into a buffer of whole rows, the first of which is row 0.
+#[pyfunction]
+fn write_initial_rows(
+    py: Python<'_>,
+    values: &Bound<'_, PyAny>,
+    width: usize,
+    seed: u64,
+    mean: f32,
+    std: f32,
+) -> PyResult<()> {
+    let invalid = || PyValueError::new_err(format!("no rows have mean {mean}, deviation {std}"));
+    let rule = InitialRows::new(seed, mean, std).filter(|_| width > 0).ok_or_else(invalid)?;
+    let values = PyBuffer::<f32>::get(values)?;
+    let values = numbers(py, &values).ok_or_else(|| PyValueError::new_err(NOT_CONTIGUOUS))?;
+    let mut made = vec![0.0; width];
+    for (row, values) in values.chunks_exact(width).enumerate() {
+        rule.write(row, &mut made);
+        values.iter().zip(&made).for_each(|(value, made)| value.set(*made));
+    }
+    Ok(())
 }
 
 /// Writes tensors, by name and shape, to a safetensors file. `values` holds those of all, one tensor after the other.

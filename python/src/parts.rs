@@ -2,23 +2,48 @@
 //!
 //! A script's buffer has the values of the rows that it holds, table after table: usually of all rows. Before an iteration
 //! those that were read are written into it. A row that is held and not read stays what it was, and may not change.
+//!
+//! Of sparse tables, which come after all others, a script holds the rows in hand: those of its latest read, in a buffer that
+//! it has made for them.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
 
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+
+use crate::buffer::numbers;
 use gaia::{
-    Deltas, ModelLayout, RowSet, SharedValues, TableDeltas, TableId, TableRows,
+    Deltas, Model, ModelLayout, RowSet, SharedValues, TableDeltas, TableId, TableRows,
     TensorSpec as Tensor,
 };
 
-/// The rows that an iteration needs of some tables. Of others it needs all.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct NamedRows(Arc<[Option<Rows>]>);
+/// The rows that an iteration needs of some tables. Of others it needs all, and of sparse ones none.
+#[derive(Clone, Default)]
+pub(crate) struct NamedRows {
+    tables: Arc<[Option<Rows>]>,
+    /// By table, of sparse ones.
+    hands: Arc<BTreeMap<usize, Hand>>,
+}
+
+/// Rows of a sparse table, and the script's buffer for their values.
+pub(crate) struct Hand {
+    pub(crate) rows: Rows,
+    pub(crate) values: PyBuffer<f32>,
+}
+
+/// The rows of a tensor that a script names, in any order, and of a sparse table the buffer for their values.
+pub(crate) struct Named {
+    pub(crate) tensor: usize,
+    pub(crate) rows: Vec<i64>,
+    pub(crate) values: Option<PyBuffer<f32>>,
+}
 
 /// Strictly ascending numbers of rows.
-type Rows = Arc<[u32]>;
+pub(crate) type Rows = Arc<[u32]>;
 
 /// The rows of each table that a script holds.
 pub(crate) struct Parts(Vec<Part>);
@@ -66,49 +91,92 @@ pub(crate) struct Iteration<'run> {
 }
 
 impl NamedRows {
-    /// Rows by the numbers of their tensors, in any order. `sharded`: as of [`Tensor::table`].
+    /// Rows of tensors. `sharded`: as of [`Tensor::table`]. `held`: of each tensor, the rows of its first dimension that the
+    /// script holds, where it does not hold all. Others are those of other workers.
     ///
     /// # Errors
-    /// The first row that its tensor does not have.
+    /// The first row that its tensor does not have, or that the buffer of a sparse table has not as many values as its rows.
     pub(crate) fn new(
         tensors: &[Tensor],
         sharded: bool,
-        rows: Vec<(usize, Vec<i64>)>,
+        held: Option<&[Range<usize>]>,
+        named: Vec<Named>,
     ) -> Result<Self, String> {
-        let mut named = vec![None; tensors.len()];
-        for (at, rows) in rows {
+        let (mut tables, mut hands) = (vec![None; tensors.len()], BTreeMap::new());
+        for Named { tensor: at, rows, values } in named {
             let tensor = tensors.get(at).ok_or_else(|| format!("there is no tensor {at}"))?;
-            // A row of a vector's table has several of its values.
-            let values_a_row = match tensor.shape.len() {
-                1 => tensor.table(sharded).width.max(1),
-                _ => 1,
-            };
-            let row = |row: i64| {
-                let count = if tensor.is_empty() { 0 } else { tensor.first_dimension() };
-                let row =
-                    usize::try_from(row).ok().filter(|row| *row < count).ok_or_else(|| {
-                        let expected = match count.checked_sub(1) {
-                            Some(last) => format!("0 to {last}"),
-                            None => "none".into(),
-                        };
-                        format!("rows names row {row} of {}, expected {expected}", tensor.name)
-                    })?;
-                Ok((row / values_a_row) as u32)
-            };
-            let mut rows = rows.into_iter().map(row).collect::<Result<Vec<u32>, String>>()?;
+            let mut rows = rows_of(tensor, sharded, rows)?;
+            if let Some(held) = held.filter(|_| !tensor.is_statistics) {
+                rows.retain(|row| held[at].contains(&(*row as usize)));
+            }
             rows.sort_unstable();
             rows.dedup();
-            named[at] = Some(rows.into());
+            let rows = Rows::from(rows);
+            match (tensor.sparse, values) {
+                (None, None) => tables[at] = Some(rows),
+                (Some(_), Some(values)) => {
+                    hands.insert(at, Hand::new(tensor, rows, values)?);
+                }
+                (sparse, _) => {
+                    let (found, expected) =
+                        if sparse.is_some() { ("no", "a") } else { ("a", "no") };
+                    return Err(format!(
+                        "{}: {found} buffer of rows, expected {expected} one",
+                        tensor.name
+                    ));
+                }
+            }
         }
-        Ok(Self(named.into()))
+        Ok(Self { tables: tables.into(), hands: hands.into() })
+    }
+
+    /// The rows in hand of sparse tables, by table.
+    pub(crate) fn hands(&self) -> impl Iterator<Item = (TableId, &Hand)> {
+        self.hands.iter().map(|(at, hand)| (TableId(*at as u16), hand))
     }
 
     fn of(&self, table: usize) -> Option<&Rows> {
-        self.0.get(table)?.as_ref()
+        self.tables.get(table)?.as_ref()
     }
 
     fn names_some(&self) -> bool {
-        self.0.iter().any(Option::is_some)
+        self.tables.iter().any(Option::is_some)
+    }
+}
+
+impl Hand {
+    /// Rows of a sparse table, and as many values.
+    ///
+    /// # Errors
+    /// The number of values, if it is another one.
+    pub(crate) fn new(tensor: &Tensor, rows: Rows, values: PyBuffer<f32>) -> Result<Self, String> {
+        let expected = rows.len() * tensor.len_of(&(0..1));
+        match values.item_count() {
+            found if found == expected => Ok(Self { rows, values }),
+            found => {
+                Err(format!("{}: found {found} values of rows, expected {expected}", tensor.name))
+            }
+        }
+    }
+
+    /// Writes the rows of a model that has them into the buffer.
+    pub(crate) fn write(&self, py: Python<'_>, table: TableId, model: &Model) -> PyResult<()> {
+        let rows = self.rows.iter().flat_map(|row| model.row(table, *row as usize));
+        self.values.copy_from_slice(py, &rows.copied().collect::<Vec<f32>>())
+    }
+
+    /// `share` of the change of each row that has changed since it was read into the buffer.
+    fn changes(
+        &self,
+        py: Python<'_>,
+        table: TableId,
+        model: &Model,
+        share: f32,
+    ) -> Result<TableDeltas, String> {
+        let after = numbers(py, &self.values).ok_or(NOT_CONTIGUOUS)?;
+        let width = model.layout().table(table).width;
+        let rows = self.rows.iter().copied();
+        Ok(changed_rows(rows, model.table(table), after, width, share, Vec::new()))
     }
 }
 
@@ -120,6 +188,7 @@ impl Parts {
         sends_statistics: bool,
     ) -> Self {
         let mut in_buffer = 0;
+        let is_dense = |table: &TableId| layout.sparse(*table).is_none();
         let part = |(at, table): (usize, TableId)| {
             let layout_of_table = layout.table(table);
             let (count, width) = (layout_of_table.rows, layout_of_table.width);
@@ -137,7 +206,7 @@ impl Parts {
             in_buffer += part.len();
             part
         };
-        Self(layout.table_ids().enumerate().map(part).collect())
+        Self(layout.table_ids().filter(is_dense).enumerate().map(part).collect())
     }
 
     /// The number of values that the script holds.
@@ -145,14 +214,18 @@ impl Parts {
         self.0.last().map_or(0, |last| last.in_buffer + last.len())
     }
 
-    /// The rows that an iteration reads.
-    pub(crate) fn rows(&self, named: &NamedRows) -> RowSet {
+    /// The rows that an iteration reads of a model with so many tables.
+    pub(crate) fn rows(&self, named: &NamedRows, tables: usize) -> RowSet {
+        let sparse = (self.0.len()..tables).map(|at| {
+            let hand = named.hands.get(&at);
+            hand.map_or_else(TableRows::none, |hand| TableRows::Listed(hand.rows.clone()))
+        });
         let tables = self.0.iter().enumerate().map(|(at, part)| match named.of(at) {
             Some(rows) => TableRows::Listed(rows.clone()),
             None if part.is_whole => TableRows::All,
             None => TableRows::listed(part.rows.clone().map(|row| row as u32).collect()),
         });
-        RowSet { tables: tables.collect() }
+        RowSet { tables: tables.chain(sparse).collect() }
     }
 
     /// What the script holds of a complete model.
@@ -244,7 +317,25 @@ impl Parts {
         Deltas { tables: self.0.iter().zip(spare).map(of_part).collect() }
     }
 
-    /// Whether every row of the model is held, and all were read.
+    /// Adds the changes of rows in hand to those of the other tables of the model that was read.
+    ///
+    /// # Errors
+    /// That a buffer is not contiguous.
+    pub(crate) fn add_changes_in_hand(
+        &self,
+        py: Python<'_>,
+        deltas: &mut Deltas,
+        (model, read): (&Model, &NamedRows),
+        share: f32,
+    ) -> Result<(), String> {
+        deltas.tables.resize(model.layout().tables().len(), TableDeltas::none());
+        for (table, hand) in read.hands() {
+            deltas.tables[table.index()] = hand.changes(py, table, model, share)?;
+        }
+        Ok(())
+    }
+
+    /// Whether every row of the tables that are not sparse is held, and all were read.
     pub(crate) fn are_whole(&self, read: &NamedRows) -> bool {
         self.0.iter().all(|part| part.is_whole) && !read.names_some()
     }
@@ -305,6 +396,30 @@ fn changed_unread(tensor: &Tensor, row: usize, width: usize) -> String {
     )
 }
 
+/// The rows of a tensor's table that hold these rows of the tensor.
+///
+/// # Errors
+/// The first row that the tensor does not have.
+fn rows_of(tensor: &Tensor, sharded: bool, rows: Vec<i64>) -> Result<Vec<u32>, String> {
+    // A row of a vector's table has several of its values.
+    let values_a_row = match tensor.shape.len() {
+        1 => tensor.table(sharded).width.max(1),
+        _ => 1,
+    };
+    let count = if tensor.is_empty() { 0 } else { tensor.first_dimension() };
+    let row = |row: i64| {
+        let row = usize::try_from(row).ok().filter(|row| *row < count).ok_or_else(|| {
+            let expected = match count.checked_sub(1) {
+                Some(last) => format!("0 to {last}"),
+                None => "none".into(),
+            };
+            format!("rows names row {row} of {}, expected {expected}", tensor.name)
+        })?;
+        Ok((row / values_a_row) as u32)
+    };
+    rows.into_iter().map(row).collect()
+}
+
 /// `share` of the change of each of these rows that has changed, in this memory.
 fn changed_rows<B: Value, A: Value>(
     rows: impl Iterator<Item = u32>,
@@ -334,3 +449,6 @@ fn changed_rows<B: Value, A: Value>(
     }
     TableDeltas::listed(changed, values)
 }
+
+/// The exchange takes no other buffers.
+pub(crate) const NOT_CONTIGUOUS: &str = "the values of the script are not contiguous";

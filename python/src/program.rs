@@ -10,10 +10,11 @@ use pyo3::prelude::*;
 
 use crate::buffer::numbers;
 use crate::exchange::{Answer, Declaration, Exchange, Request};
-use crate::parts::{Iteration, NamedRows, Parts};
+use crate::parts::{Iteration, NOT_CONTIGUOUS, NamedRows, Parts};
 use gaia::{
     Application, ApplicationError, Clock, DcId, Deltas, EvaluationSums, Metric, Model, ModelLayout,
-    RowSet, ScriptModel, Seed, SharedValues, Task, TensorSpec, WeightedSum, Work, different_tensor,
+    RowSet, ScriptModel, Seed, SharedValues, TableRows, Task, TensorSpec, WeightedSum, Work,
+    different_tensor,
 };
 
 /// Starts the script of a worker.
@@ -50,7 +51,7 @@ struct Script(Py<Exchange>);
 struct Started {
     script: Arc<Script>,
     declaration: Arc<Declaration>,
-    /// The values of the whole model.
+    /// The values of the whole model, without sparse tables.
     initial: Vec<f32>,
 }
 
@@ -174,6 +175,12 @@ impl Program {
         self.model
     }
 
+    /// The name of a sparse table, if the model has one.
+    pub(crate) fn sparse_table(&self) -> Option<String> {
+        let sparse = self.model.tensors.iter().find(|tensor| tensor.sparse.is_some());
+        sparse.map(|tensor| tensor.name.escape_debug().to_string())
+    }
+
     /// The script of a worker that has not trained: the one that has declared the model, or another run.
     fn script(&self, worker: usize) -> Result<Arc<Script>, String> {
         let is_of_worker = |script: &mut Arc<Script>| script.0.get().rank() == worker;
@@ -222,7 +229,8 @@ impl Program {
         }
 
         let mut offset = 0;
-        for (at, tensor) in tensors.iter().enumerate() {
+        let dense = tensors.iter().filter(|tensor| tensor.sparse.is_none());
+        for (at, tensor) in dense.enumerate() {
             let end = offset + tensor.len();
             if self.model.values[offset..end] != values[offset..end] {
                 let (at, name) = (at + 1, &tensor.name);
@@ -236,13 +244,21 @@ impl Program {
         Ok(())
     }
 
-    /// Writes what a script holds of a complete model into its buffer.
+    /// Writes what a script holds of a model that is evaluated into its buffers: of sparse tables the rows that it evaluates.
     fn write(&self, model: &Model) -> impl FnOnce(Python<'_>, &Declaration) -> PyResult<()> {
-        move |py, declaration| match &declaration.share {
-            None => declaration.values.copy_from_slice(py, &model.values),
-            Some(share) => {
-                let parts = Parts::new(&self.layout, Some(&share.rows), share.sends_statistics);
-                declaration.values.copy_from_slice(py, &parts.of(&model.values))
+        move |py, declaration| {
+            for (table, hand) in declaration.evaluated.hands() {
+                hand.write(py, table, model)?;
+            }
+            match &declaration.share {
+                None => {
+                    let values = &model.values[..declaration.values.item_count()];
+                    declaration.values.copy_from_slice(py, values)
+                }
+                Some(share) => {
+                    let parts = Parts::new(&self.layout, Some(&share.rows), share.sends_statistics);
+                    declaration.values.copy_from_slice(py, &parts.of(&model.values))
+                }
             }
         }
     }
@@ -302,6 +318,15 @@ impl Application for Program {
         let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
         scripts[worker] = Some(script);
         Box::new(task)
+    }
+
+    fn evaluated_rows(&self, worker: usize) -> RowSet {
+        let declared = self.running(worker).ok().and_then(|script| script.0.get().declared().ok());
+        let mut rows = RowSet::without_sparse_rows(&self.layout);
+        for (table, hand) in declared.iter().flat_map(|declared| declared.evaluated.hands()) {
+            rows.tables[table.index()] = TableRows::Listed(hand.rows.clone());
+        }
+        rows
     }
 
     fn sums(
@@ -365,7 +390,7 @@ impl Drop for Script {
 impl Task for ScriptTask {
     fn rows(&mut self, _: Clock) -> RowSet {
         self.read = self.script.0.get().named();
-        self.parts.rows(&self.read)
+        self.parts.rows(&self.read, self.layout.tables().len())
     }
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
@@ -381,8 +406,13 @@ impl Task for ScriptTask {
         if !is_whole {
             parts.update(held, &model.values, read);
         }
-        let before: &[f32] = if is_whole { &model.values } else { held };
+        // Sparse tables come last, and are not in the buffer of all values.
+        let values = &model.values[..layout.dense_parameters()];
+        let before: &[f32] = if is_whole { values } else { held };
         let write = |py: Python<'_>, declaration: &Declaration| {
+            for (table, hand) in read.hands() {
+                hand.write(py, table, model)?;
+            }
             declaration.values.copy_from_slice(py, before)
         };
 
@@ -391,8 +421,8 @@ impl Task for ScriptTask {
                 return Ok((Deltas::none(layout), Work::default()));
             };
             *factor = learning_rate_factor;
-            let parameters = layout.parameters() as f64;
-            let flops = FLOPS_PER_WEIGHT * parameters * examples as f64;
+            let read_parameters = model.values.len() as f64;
+            let flops = FLOPS_PER_WEIGHT * read_parameters * examples as f64;
             let work = Work { examples, flops };
             if is_whole {
                 if !parts.are_whole(&exchange.named()) {
@@ -403,13 +433,14 @@ impl Task for ScriptTask {
                         .map_err(|error| error.to_string())?;
                 }
                 let all = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
-                let deltas = match &declaration.rounded {
-                    None => parts.changes_of_whole(&model.values, all, share, spare),
+                let mut deltas = match &declaration.rounded {
+                    None => parts.changes_of_whole(values, all, share, spare),
                     Some(rounded) => {
                         let rounded = numbers(py, rounded).ok_or(NOT_CONTIGUOUS)?;
                         parts.changes_of_whole(rounded, all, share, spare)
                     }
                 };
+                parts.add_changes_in_hand(py, &mut deltas, (model, read), share)?;
                 return Ok((deltas, work));
             }
 
@@ -417,14 +448,10 @@ impl Task for ScriptTask {
             let rounded = declaration.rounded.as_ref().map(|rounded| rounded.to_vec(py));
             let rounded = copied.and_then(|()| rounded.transpose());
             let rounded = rounded.map_err(|error| error.to_string())?;
-            let iteration = Iteration {
-                model: &model.values,
-                read,
-                rounded: rounded.as_deref(),
-                held: before,
-                after,
-            };
-            let deltas = parts.changes(&iteration, share, &declaration.tensors)?;
+            let iteration =
+                Iteration { model: values, read, rounded: rounded.as_deref(), held: before, after };
+            let mut deltas = parts.changes(&iteration, share, &declaration.tensors)?;
+            parts.add_changes_in_hand(py, &mut deltas, (model, read), share)?;
             Ok((deltas, work))
         };
         let asked = exchange.ask(Request::Iterate { clock: clock.0 }, write, show);
@@ -457,7 +484,7 @@ struct Unstarted {
 
 impl Task for Unstarted {
     fn rows(&mut self, _: Clock) -> RowSet {
-        RowSet::all(&self.layout)
+        RowSet::without_sparse_rows(&self.layout)
     }
 
     fn iterate(&mut self, _: Clock, _: &Model) -> Result<(Deltas, Work), ApplicationError> {
@@ -468,6 +495,3 @@ impl Task for Unstarted {
 /// Of a step on one example: two for the product with a weight, and twice that for its gradients. A charged cost model takes
 /// it for what an iteration costs; it is low for convolutions, whose weights are used many times.
 const FLOPS_PER_WEIGHT: f64 = 6.0;
-
-/// The exchange takes no other buffers.
-const NOT_CONTIGUOUS: &str = "the values of the script are not contiguous";

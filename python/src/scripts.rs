@@ -61,6 +61,13 @@ impl Applications for Scripts {
         });
         let Some(external) = external else { return BuiltIn.build(plan, workers) };
         let mut program = self.start(plan, external, workers)?;
+        if plan.remote.guard().is_some()
+            && let Some(table) = program.sparse_table()
+        {
+            return Err(failed(format!(
+                "sync.remote.guard compares whole copies, expected none for a model with the sparse table `{table}`"
+            )));
+        }
         if let Some(file) = &external.model {
             program = program.with_model(ScriptModel::read(file)?, file).map_err(failed)?;
         }

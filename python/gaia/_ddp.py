@@ -15,6 +15,7 @@ from gaia._place import Worker
 from gaia._rows import Rows
 from gaia._run import STOPPED, Evaluate, Run
 from gaia._torch import Module
+from gaia._united import united
 
 
 class DdpRun(Run):
@@ -25,7 +26,6 @@ class DdpRun(Run):
     """
 
     _parameters: Module
-    _takes_rows = False
 
     def __init__(
         self, parameters: Module, worker: Worker | None, evaluate: Evaluate, steps_per_clock: int, sharded: bool
@@ -40,7 +40,13 @@ class DdpRun(Run):
             # The first process ends the run when its script ends, and tells the others.
             atexit.register(self._end_with_script)
 
+    @property
+    def _is_alone(self) -> bool:
+        return False
+
     def _end_clock(self, examples: int, needed: Rows | None) -> None:
+        # The processes make one step on the batches of all.
+        needed = united(needed, self._device)
         self._as_one(lambda: super(DdpRun, self)._end_clock(examples * distributed.get_world_size(), needed))
 
     def end(self) -> None:
@@ -48,7 +54,10 @@ class DdpRun(Run):
             return
         if not distributed.is_initialized():
             raise GaiaError("the process group was destroyed before the run was over, expected run.end() before that")
-        self._as_one(super().end if self._worker is not None else lambda: None)
+        if self._waits:
+            self._exchange(None)
+        if not self._over:
+            self._as_one(super().end if self._worker is not None else lambda: None)
 
     def _end_with_script(self) -> None:
         # One that has failed takes part in no further collective.

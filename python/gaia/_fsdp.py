@@ -14,8 +14,10 @@ from torch.distributed.tensor import DTensor, Shard
 from gaia import _gaia
 from gaia._errors import GaiaError
 from gaia._place import Worker
+from gaia._rows import Rows
 from gaia._run import Evaluate, Parameters, Run, wait
 from gaia._torch import _whole, restoring_modes
+from gaia._united import united
 
 
 class Sharded(Parameters):
@@ -89,7 +91,6 @@ class FsdpRun(Run):
     """
 
     _parameters: Sharded
-    _takes_rows = False
 
     def __init__(self, parameters: Sharded, worker: Worker, evaluate: Evaluate, steps_per_clock: int) -> None:
         super().__init__(parameters, worker, evaluate, steps_per_clock, sharded=True)
@@ -111,6 +112,10 @@ class FsdpRun(Run):
         values = self._parameters.whole()
         if self._rank == 0:
             _gaia.write_tensors(path, self._parameters.tensors, values)
+
+    def _end_clock(self, examples: int, needed: Rows | None) -> None:
+        # Each process computes with the rows of all, and reads and sends its own of them.
+        super()._end_clock(examples, united(needed, self._device))
 
     def _share(self) -> tuple[Sequence[tuple[int, int]], bool, Any]:
         # Statistics are whole in each process. Those of the first are sent, and all take what comes back.

@@ -70,9 +70,6 @@ class Run:
     comes back.
     """
 
-    #: Whether rows may be named: the batches of this process are all that its worker trains on.
-    _takes_rows = True
-
     def __init__(
         self,
         parameters: Parameters,
@@ -102,6 +99,11 @@ class Run:
         """The clocks that this worker has finished. A worker that takes up the work of an earlier process begins there."""
 
     @property
+    def _is_alone(self) -> bool:
+        """Whether this script is part of no run."""
+        return self._worker is None
+
+    @property
     def over(self) -> bool:
         """Whether the run is over. The model then holds the final values, which are equal in all data centers."""
         return self._over
@@ -129,12 +131,10 @@ class Run:
         """
         if self._over:
             return
-        if rows is not None and not self._takes_rows:
-            raise GaiaError("run(loader, rows=...) in one of several processes of a data center, expected one process a worker", 2)
         batches = self._steps_per_clock if batches_per_clock is None else batches_per_clock
         if batches < 1:
             raise GaiaError(f"batches_per_clock is {batches}, expected at least 1", 2)
-        if rows is None or self._worker is None:
+        if rows is None or self._is_alone:
             yield from self._counted(loader)
             return
         ahead = Ahead(loader, rows, batches, self._parameters.named)

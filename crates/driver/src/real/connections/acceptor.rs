@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,8 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tracing::warn;
+use tokio::time::sleep;
+use tracing::{info, warn};
 
 use crate::real::agreement::Agreement;
 use crate::real::connections::channel::Channel;
@@ -101,16 +103,41 @@ impl Acceptor {
     }
 }
 
-/// Listens on an address.
+/// Listens on an address. Waits for one that is in use ([`once_free`]).
 pub(in crate::real) async fn listen(
     environment: &dyn Environment,
     address: SocketAddr,
 ) -> Result<Box<dyn Listener>, RealError> {
-    environment.listen(address).await.map_err(|error| RealError::Listen {
+    let listener = once_free(address, async || environment.listen(address).await).await;
+    listener.map_err(|error| RealError::Listen {
         address: address.to_string(),
         reason: error.to_string(),
     })
 }
+
+/// Opens a socket of an address, for which it waits some seconds while the address is in use: the processes that a node has
+/// forked, such as those of a data loader, have its sockets for as long after its death as they take to notice that.
+pub(in crate::real) async fn once_free<T>(
+    address: SocketAddr,
+    open: impl AsyncFn() -> io::Result<T>,
+) -> io::Result<T> {
+    for tried in 0..TRIES_WHILE_IN_USE {
+        match open().await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if tried == 0 {
+                    info!("waits for {address}, which is in use");
+                }
+                sleep(BETWEEN_TRIES).await;
+            }
+            opened => return opened,
+        }
+    }
+    open().await
+}
+
+/// Ten seconds: twice what loaders of torch take.
+const TRIES_WHILE_IN_USE: usize = 50;
+const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
 impl ProvenCallers {
     fn push(&self, proven_caller: ProvenCaller) {
@@ -157,7 +184,7 @@ impl Admission {
                     }
                     // Usually out of file descriptors: closing an unauthenticated connection frees one.
                     self.evict();
-                    tokio::time::sleep(PAUSE).await;
+                    sleep(PAUSE).await;
                 }
             }
         }
@@ -271,8 +298,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, TcpListener};
     use std::path::Path;
     use std::task::{Context, Poll, ready};
 
@@ -281,11 +307,12 @@ mod tests {
     use tempfile::TempDir;
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-    use tokio::time::{Instant, sleep, timeout};
+    use tokio::time::{Instant, timeout};
 
     use super::*;
     use crate::real::connections::channel::{FIRST_FLIGHT_MAX, HANDSHAKE_MAX};
     use crate::real::connections::message::{HELLO_BYTES_MAX, pack};
+    use crate::real::environment::Machine;
     use crate::real::environment::{Datagrams, Later};
     use crate::real::error::LinkFault;
     use crate::real::local::issue;
@@ -502,5 +529,20 @@ mod tests {
         assert_eq!(stage.acceptor.proven_caller().await.hello.node, WORKER);
         let next = timeout(Duration::from_secs(1), stage.acceptor.proven_caller()).await;
         assert!(next.is_err(), "none of them is kept");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_is_in_use_for_some_seconds_is_waited_for() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = taken.local_addr().unwrap();
+        let failed = listen(&Machine, address).await.err().unwrap();
+        assert!(failed.to_string().contains("in use"), "{failed}");
+
+        let freed = async {
+            sleep(Duration::from_secs(5)).await;
+            drop(taken);
+        };
+        let (listener, ()) = tokio::join!(listen(&Machine, address), freed);
+        assert_eq!(listener.unwrap().local_addr().unwrap(), address);
     }
 }

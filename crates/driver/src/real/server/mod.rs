@@ -18,7 +18,7 @@ use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
 use tracing::info;
 
 use crate::interrupted::Interrupted;
-use crate::real::connections::acceptor::{Acceptor, ProvenCaller, listen};
+use crate::real::connections::acceptor::{Acceptor, ProvenCaller, listen, once_free};
 use crate::real::connections::channel::Channel;
 use crate::real::connections::message::{CopyUse, KeptModel, Order, Report};
 use crate::real::environment::{Datagrams, Environment, Listener};
@@ -603,7 +603,11 @@ async fn bind(
         let tcp = listen(environment, address).await?;
         let own = tcp.local_addr()?;
         left -= 1;
-        match environment.datagrams(own) {
+        let opened = match address.port() {
+            0 => environment.datagrams(own),
+            _ => once_free(own, async || environment.datagrams(own)).await,
+        };
+        match opened {
             Ok(udp) => return Ok((tcp, udp)),
             // A port that is free for TCP may be taken for UDP.
             Err(_) if left > 0 => {}

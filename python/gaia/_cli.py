@@ -15,6 +15,9 @@ def main() -> int:
     """Runs the command line of this process, and returns its exit code."""
     # The run ends in order on a first Ctrl-C, and at once on a second, as without Python.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if "--json" in sys.argv[1:]:
+        # Standard output is one JSON object, and scripts print what they like.
+        sys.stdout = sys.stderr
     scripts = Scripts()
     code = _gaia.run(["gaia", *sys.argv[1:]], scripts.start, PROGRAM)
     scripts.join(failed=code not in (0, INTERRUPTED))

@@ -16,7 +16,7 @@ MODEL = 'app.model = "model.safetensors"'
 def init(script, folder, *arguments, run=EXAMPLES / "regions.toml", out="model.safetensors", **variables):
     ended = command("init", run, "--script", script, "--out", out, *arguments, "--json", cwd=folder, **variables)
     assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout[ended.stdout.index("{") :])
+    return json.loads(ended.stdout)
 
 
 def test_init_writes_what_a_script_declares(tmp_path, script):

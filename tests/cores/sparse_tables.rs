@@ -26,7 +26,7 @@ fn layout() -> Arc<ModelLayout> {
 }
 
 /// Reads two rows in each clock, and doubles them.
-struct Doubling(Arc<ModelLayout>);
+struct Doubling;
 
 fn rows_at(clock: Clock) -> Vec<u32> {
     vec![clock.0 as u32, 999 - 7 * clock.0 as u32]
@@ -55,7 +55,7 @@ impl Task for Doubling {
 fn worker(shards: usize) -> Worker {
     let layout = layout();
     let id = WorkerId { dc: DcId(0), index: 0 };
-    let task = Box::new(Doubling(layout.clone()));
+    let task = Box::new(Doubling);
     Worker::new(id, layout.clone(), ShardLayout::all(&layout, shards), task, None)
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gaia_config::{ConfigError, Plan, RunFile};
-use gaia_core::sync::{RemoteSync, ValueFormat};
+use gaia_core::sync::{Outer, Overlap, RemoteSync, ValueFormat};
 use gaia_core::topology::Topology;
 
 /// A remote model with settings.
@@ -22,13 +22,15 @@ pub(crate) struct Candidate {
 struct Entry(&'static str, &'static [&'static str]);
 
 /// Every candidate. Those that come to the same settings in a run are simulated once.
-const CANDIDATES: [Entry; 10] = [
+const CANDIDATES: [Entry; 12] = [
     Entry("bsp", &["model = \"bsp\""]),
     Entry("ssp 1", &["model = \"ssp\"", "staleness = 1"]),
     Entry("tap", &["model = \"tap\""]),
     Entry("asp", &["model = \"asp\""]),
     Entry("asp, guard", &["model = \"asp\"", "guard = {}"]),
-    Entry("rounds 4", &["model = \"local-steps\"", "steps = 4", "overlap = 0"]),
+    Entry("rounds", &["model = \"local-steps\""]),
+    Entry("rounds 2", &["model = \"local-steps\"", "steps = 2"]),
+    Entry("rounds, 3 %", &["model = \"local-steps\"", "density = 0.03"]),
     Entry("rounds 10", &["model = \"local-steps\"", "steps = 10", "overlap = 0"]),
     Entry("rounds 10, overlap", &["model = \"local-steps\"", "steps = 10", LEAST_OVERLAP]),
     Entry(
@@ -97,8 +99,10 @@ fn is_same(one: &Result<Plan, ConfigError>, other: &Result<Plan, ConfigError>) -
 fn effective(remote: &RemoteSync) -> RemoteSync {
     let mut remote = remote.clone();
     if let RemoteSync::LocalSteps(config) = &mut remote {
-        config.overlap = Some(config.overlap());
-        if config.outer == gaia_core::sync::Outer::Plain {
+        if config.steps == 1 {
+            config.overlap = Overlap::Clocks(0);
+        }
+        if config.outer == Outer::Plain {
             config.outer_momentum = 0.0;
         }
     }
@@ -139,7 +143,8 @@ pub(crate) fn bytes_per_value(format: ValueFormat) -> f64 {
         ValueFormat::F32 => 4.0,
         ValueFormat::Bf16 => 2.0,
         ValueFormat::Int8 => 1.02,
-        ValueFormat::Int4 => 0.52,
+        ValueFormat::Int4 => 0.53,
+        ValueFormat::Int2 => 0.28,
     }
 }
 

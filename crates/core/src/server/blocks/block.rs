@@ -66,7 +66,7 @@ impl Blocks {
                     };
                     Some(link.bandwidth.bits_per_second() - shares[other.index()])
                 });
-                let most = free.reduce(f64::min).unwrap_or(shares[dc.index()]);
+                let most = free.reduce(f64::min).unwrap_or_else(|| shares[dc.index()]);
                 shares[dc.index()] += (most - shares[dc.index()]).max(0.0) / 2.0;
             }
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use clusters::{app_of, plan, triangle, two_groups};
 use gaia_config::DriverKind;
 use gaia_core::application::{Application, ApplicationError, EvaluationSums, Metric, Task, Work};
-use gaia_core::sync::{AspConfig, BspConfig, OverlayKind, RemoteSync, ValueFormat};
+use gaia_core::sync::{AspConfig, BspConfig, OverlayKind, RemoteSync};
 use gaia_core::topology::Topology;
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,

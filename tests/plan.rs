@@ -102,9 +102,8 @@ fn the_block_of_every_candidate_can_be_pasted() {
         }
         let pasted = RUN.replace("model = \"asp\"\nthreshold = 0.2", &row.settings.join("\n"));
         let plan = RunFile::from_text("pasted.toml", &pasted, &[]).unwrap().plan().unwrap();
-        if let RemoteSync::LocalSteps(config) = &plan.remote {
-            assert!(config.overlap.is_some(), "{}", row.candidate);
-        }
+        let has_rounds = matches!(plan.remote, RemoteSync::LocalSteps(_));
+        assert_eq!(has_rounds, row.candidate.starts_with("rounds"), "{}", row.candidate);
     }
 
     let choice = found.choice.unwrap();
@@ -226,7 +225,7 @@ fn the_command_shows_a_table_a_choice_and_a_block() {
     assert!(!text.contains('\u{1b}'), "no colours where there is no terminal");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let progress = String::from_utf8(ended.stderr).unwrap();
-    assert!(progress.contains("10 of 10"), "{progress}");
+    assert!(progress.contains("12 of 12"), "{progress}");
 
     let json = gaia(&["plan", quickstart, "--budget", "20", "--json", "--quiet"]);
     let kept = std::fs::read(directory.join("plan.json")).unwrap();

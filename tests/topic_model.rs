@@ -100,6 +100,11 @@ fn local_steps_conserve_counts_to_the_last_token() {
     // Or half of it is, by the mean of two copies, and halves are as exact.
     let (occurs, model) = drained(&plan("gaia-2016-ss", "steps = 4", "mean"));
     check_tokens(&model, &occurs);
+    // Of sparse rounds all that is owed is, by either.
+    for drain in ["residuals", "mean"] {
+        let (occurs, model) = drained(&plan("gaia-2016-ss", "steps = 4, density = 0.2", drain));
+        check_tokens(&model, &occurs);
+    }
 }
 
 #[test]

@@ -22,7 +22,8 @@ pub struct LocalStepsConfig {
     pub overlap: Overlap,
     /// The share of the parameters that a data center sends in a round, above 0 and at most 1: those of which it owes
     /// the largest changes. What it does not send it owes to later rounds, apart from its copy (error feedback, as in
-    /// SparseLoCo, Sarfi et al., 2025). Statistics are always sent. At 1 all changes are sent.
+    /// SparseLoCo, Sarfi et al., 2025). Statistics are always sent. At 1 all changes are sent, the
+    /// default of applications whose deltas are counts.
     ///
     /// The drain delivers what is owed, except that the mean of copies leaves it out with `combine = "mean"`.
     pub density: f64,

@@ -675,13 +675,15 @@ impl LocalSteps {
         residuals
     }
 
-    /// A copy, with what it owes where changes add up, such as counts. Where rounds agree on a mean, what is owed stays
-    /// out: a network that is trained with momentum is worse with all of it at once.
+    /// A copy, with what it owes where changes add up, such as counts: so often that the mean of copies has all of it.
+    /// Where rounds agree on a mean, what is owed stays out: a network that is trained with momentum is worse with all of it
+    /// at once.
     fn with_owed(&self, copy: &[f32]) -> Vec<f32> {
         let mut values = copy.to_vec();
         if let Some(error_feedback) = self.error_feedback.as_ref().filter(|_| self.adds_up()) {
+            let copies = self.rounds.data_centers as f32;
             for (value, owed) in values.iter_mut().zip(error_feedback.owed()) {
-                add_change(value, *owed);
+                add_change(value, copies * owed);
             }
         }
         values

@@ -108,6 +108,7 @@ fn summary() -> Summary {
         version: "0.1.0".into(),
         local_sync: "bsp".into(),
         remote_sync: "asp".into(),
+        remote_sync_reason: None,
         wan: "pair".into(),
         bandwidth_scale: 1.0,
         data_centers: vec!["north".into(), "south".into()],

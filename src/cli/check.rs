@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::check_data::{PlaceFindings, check_data};
 use super::{CheckFlags, Failure, Terminal};
 use crate::applications::Applications;
-use gaia_config::{ComputeModel, ComputeRate, Plan};
+use gaia_config::{ComputeModel, ComputeRate, Decision, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopRules;
 use gaia_core::server::ExchangeRoute;
@@ -132,7 +132,10 @@ impl Findings {
             parameters,
             places: None,
             local_sync: local(plan.local),
-            remote_sync: remote(plan),
+            remote_sync: match plan.decision {
+                Decision::Open => "auto".into(),
+                Decision::Given | Decision::Made(_) => remote(plan),
+            },
             wan: topology.name.clone(),
             bandwidth_scale: topology.bandwidth_scale,
             data_centers: topology.data_centers.iter().map(|dc| dc.name.clone()).collect(),

@@ -10,7 +10,7 @@ use super::node_data::data_of;
 use super::training::{carry_out_with, show_result};
 use super::{Done, Failure, RunFlags, Terminal, signals};
 use crate::applications::Applications;
-use gaia_config::{Plan, Variables, coordinator_address, placed};
+use gaia_config::{Decision, Plan, Variables, coordinator_address, placed};
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
 use gaia_driver::real::{Node, NodeEnd, NodeOptions, Preparation, labels, watch};
 use gaia_report::RunDirectory;
@@ -67,6 +67,9 @@ pub(super) fn node(
 ) -> Result<Done, Failure> {
     let file = flags.run.read(applications)?;
     let mut plan = file.plan()?;
+    if plan.decision == Decision::Open {
+        return Err(Failure::undecided());
+    }
     plan.driver = gaia_config::DriverKind::Real;
     let mut options = flags.place.options(&plan, flags.ends_with_stdin)?;
     options.models.clone_from(&flags.run.output.out);

@@ -62,7 +62,7 @@ pub(super) fn plan(
 fn told(step: &Step<'_>) -> String {
     let Step { candidate, summary, done, all } = step;
     let ended = summary.map_or_else(
-        || "cannot be had with this run file".into(),
+        || "no simulation to its end".into(),
         |summary| {
             let time = figures::seconds(summary.time_s);
             format!("{} clocks in {time} of virtual time", summary.clocks)

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gaia_config::{
-    ComputeConfig, ComputeModel, ComputeRate, DrainConfig, DriverKind, EvaluateConfig, Plan,
+    ComputeConfig, ComputeModel, ComputeRate, Decision, DrainConfig, DriverKind, EvaluateConfig,
+    Plan,
 };
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopRules;
@@ -27,6 +28,7 @@ pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
         topology,
         local: LocalSync::Bsp,
         remote,
+        decision: Decision::Given,
         compute: ComputeConfig {
             model: ComputeModel::Cost,
             rate: ComputeRate::ExamplesPerSecond(1e6),

@@ -208,6 +208,7 @@ fn summary(shape: Shape, last: u64, progress: &[Progress]) -> Summary {
         version: "0.1.0".into(),
         local_sync: "bsp".into(),
         remote_sync: shape.remote.into(),
+        remote_sync_reason: None,
         wan: shape.wan.into(),
         bandwidth_scale: if all == 1 { 1.0 } else { 0.05 },
         data_centers: shape.data_centers.iter().map(ToString::to_string).collect(),

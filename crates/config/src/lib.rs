@@ -18,7 +18,7 @@ pub use document::shipped::topologies;
 pub use document::{ConfigError, ErrorLocation, Excerpt, Fault, KeyFile};
 pub use run::{Override, Plan, RunFile, load_topology, topology_from_text};
 pub use sections::{
-    CheckpointConfig, ComputeConfig, ComputeModel, ComputeRate, CostConfig, DrainConfig,
+    CheckpointConfig, ComputeConfig, ComputeModel, ComputeRate, CostConfig, Decision, DrainConfig,
     DriverKind, EvaluateConfig, EvaluatePlace, FailuresConfig, KeepModel, LogConfig, LogSync,
     LostWorkers, ModelConfig, OnGiveUp,
 };

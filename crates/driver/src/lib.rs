@@ -33,11 +33,12 @@ use std::sync::atomic::AtomicBool;
 use tracing::{info, warn};
 
 pub use self::in_parallel::{in_parallel, processors};
+pub use self::parting::{Look, Lost};
 
 use self::cluster::Blueprint;
 use self::trained::Figures;
 use gaia_checkpoint::{CheckpointError, Keeper};
-use gaia_config::{DriverKind, LostWorkers, Plan};
+use gaia_config::{Decision, DriverKind, LostWorkers, Plan};
 use gaia_core::application::{Application, ApplicationError, Attachment};
 use gaia_core::server::PeerError;
 use gaia_core::significance::Significance;
@@ -174,6 +175,12 @@ pub enum RunError {
         /// The name of the option.
         handed_in: &'static str,
     },
+    /// The remote model was left to the run, and nobody has chosen.
+    #[error(
+        "sync.remote.model is auto and not decided, expected a model: gaia train decides before it runs, and gaia plan \
+         prints a [sync.remote] to paste"
+    )]
+    Undecided,
     /// An application whose deltas are counts, with local steps that scale deltas.
     #[error(
         "the application's deltas are counts: with local-steps, expected combine = \"sum\", outer = \"plain\" and \
@@ -326,6 +333,9 @@ fn carry_out(
 ) -> Result<Ending, RunError> {
     if let Some(handed_in) = options.not_in(plan).filter(|_| plan.driver == DriverKind::Real) {
         return Err(RunError::NotInRunFile { handed_in });
+    }
+    if plan.decision == Decision::Open {
+        return Err(RunError::Undecided);
     }
     if application.deltas_are_counts()
         && matches!(&plan.remote, RemoteSync::LocalSteps(config) if !config.adds_up())

@@ -31,7 +31,7 @@ pub(crate) struct Parting {
 
 /// One look at the copies of all data centers.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub struct Look {
     /// The workers of each data center.
     workers: Vec<Range<usize>>,
     /// How far the host of a copy is from its own data center, counted around the topology.
@@ -46,7 +46,7 @@ pub(crate) struct Look {
 /// In the mean a copy that is worse everywhere, such as that of an unsteady network, does not count: it is as much worse at
 /// home, too.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Lost(pub(crate) f64);
+pub struct Lost(pub f64);
 
 impl Parting {
     /// What a run looks at: copies under ASP without a guard, where they are in one process.
@@ -59,13 +59,8 @@ impl Parting {
 
     /// The look that is due at an evaluation of this clock.
     pub(crate) fn due(&self, plan: &Plan, clock: Clock) -> Option<Look> {
-        let topology = &plan.topology;
         let is_due = self.next.is_some_and(|next| clock >= next);
-        is_due.then(|| Look {
-            workers: topology.dc_ids().map(|dc| workers_of(topology, dc)).collect(),
-            step: 1 + (self.looks % (topology.data_centers.len() as u64 - 1)) as usize,
-            seed: plan.seed.child("model"),
-        })
+        is_due.then(|| Look::new(plan, self.looks))
     }
 
     /// Notes what was found. Returns the record if copies have parted, at the first time.
@@ -83,11 +78,23 @@ impl Parting {
 }
 
 impl Look {
-    /// Measures each copy on the examples of another data center, beside that one's own copy.
+    /// A look at the copies of a run, the `number`-th of its looks. Each measures copies in another data center.
+    pub fn new(plan: &Plan, number: u64) -> Self {
+        let topology = &plan.topology;
+        let others = topology.data_centers.len().saturating_sub(1).max(1);
+        Self {
+            workers: topology.dc_ids().map(|dc| workers_of(topology, dc)).collect(),
+            step: 1 + (number % others as u64) as usize,
+            seed: plan.seed.child("model"),
+        }
+    }
+
+    /// Measures each copy on the examples of another data center, beside that one's own copy. There is one of each data center,
+    /// in their order.
     ///
     /// # Errors
     /// Those of the application.
-    pub(crate) fn measure(
+    pub fn measure(
         &self,
         copies: &[(DcId, Model)],
         application: &Arc<dyn Application>,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::copies::{CopyEvaluations, EvaluationData};
 use super::parting::{Look, Lost, Parting};
 use super::server_stats::{ServerStats, conserved};
-use gaia_config::{EvaluatePlace, Plan};
+use gaia_config::{Decision, EvaluatePlace, Plan};
 use gaia_core::application::{Application, Evaluation};
 use gaia_core::coordinator::StopReason;
 use gaia_core::server::{Divergence, LinkStats};
@@ -201,6 +201,10 @@ impl RunRecorder {
             version: env!("CARGO_PKG_VERSION").into(),
             local_sync: plan.local.name().into(),
             remote_sync: plan.remote.name().into(),
+            remote_sync_reason: match &plan.decision {
+                Decision::Made(reason) => Some(reason.clone()),
+                Decision::Given | Decision::Open => None,
+            },
             wan: topology.name.clone(),
             bandwidth_scale: topology.bandwidth_scale,
             data_centers: topology.data_centers.iter().map(|dc| dc.name.clone()).collect(),

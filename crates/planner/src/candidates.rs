@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gaia_config::{ConfigError, Plan, RunFile};
+use gaia_config::{ConfigError, Decision, Plan, RunFile};
 use gaia_core::sync::{Outer, Overlap, RemoteSync, ValueFormat};
 use gaia_core::topology::Topology;
 
@@ -55,12 +55,15 @@ pub(crate) fn candidates(
 ) -> Result<Vec<Candidate>, ConfigError> {
     let own = file.plan()?;
     let (topology, is_local_steps) = (own.topology.clone(), "model = \"local-steps\"");
-    let mut known = vec![Candidate {
-        name: format!("the run file's {}", own.remote.name()),
-        settings: Vec::new(),
-        is_own: true,
-        plan: Ok(own),
-    }];
+    let mut known = Vec::new();
+    if own.decision != Decision::Open {
+        known.push(Candidate {
+            name: format!("the run file's {}", own.remote.name()),
+            settings: Vec::new(),
+            is_own: true,
+            plan: Ok(own),
+        });
+    }
 
     for Entry(name, lines) in CANDIDATES {
         let mut settings: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();

@@ -61,12 +61,9 @@ fn first_at_target(candidates: &[&Choosable<'_>], doubt: &str) -> Choice {
         figures::bytes(bytes(best)),
     );
     if let Some(fastest) = as_fast.iter().find(|candidate| time(candidate) < time(best)) {
-        let saved = if cost(fastest) > cost(best) {
-            format!(
-                "{} instead of {}",
-                figures::dollars(cost(best)),
-                figures::dollars(cost(fastest))
-            )
+        let (its, other) = (figures::dollars(cost(best)), figures::dollars(cost(fastest)));
+        let saved = if its != other {
+            format!("{its} instead of {other}")
         } else {
             format!("where {} sends {}", fastest.row.candidate, figures::bytes(bytes(fastest)))
         };

@@ -7,10 +7,13 @@
 
 #![warn(missing_docs)]
 
+mod auto;
 mod candidates;
 mod choice;
 mod clock_work;
 mod course;
+mod decision;
+mod facts;
 mod memory;
 mod scaling;
 mod simulation;
@@ -19,7 +22,10 @@ use gaia_config::ConfigError;
 use gaia_core::application::ApplicationError;
 use gaia_driver::RunError;
 
+pub use auto::{Decided, decide};
 pub use clock_work::ClockWork;
+pub use decision::shortlist;
+pub use facts::Facts;
 pub use scaling::Scaling;
 pub use simulation::{Request, Step, plan};
 
@@ -29,8 +35,8 @@ pub enum PlannerError {
     /// The run file is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The application cannot run an iteration.
-    #[error("the first iteration: {0}")]
+    /// The application cannot run the first iterations, or evaluate what they lead to.
+    #[error("the first iterations: {0}")]
     Iteration(ApplicationError),
     /// A simulation failed.
     #[error("simulating {candidate}: {error}")]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::candidates::{Candidate, candidates};
 use super::choice::{Choosable, choose};
@@ -9,12 +10,12 @@ use super::course::{Course, Crossing};
 use super::memory::largest_process;
 use super::{ClockWork, PlannerError, Scaling};
 use gaia_config::{
-    CheckpointConfig, ComputeConfig, ComputeModel, DriverKind, FailuresConfig, ModelConfig, Plan,
-    RunFile,
+    CheckpointConfig, ComputeConfig, ComputeModel, ConfigError, Decision, DriverKind,
+    FailuresConfig, ModelConfig, Plan, RunFile,
 };
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopRules;
-use gaia_driver::{RunError, RunOptions, in_parallel, run_with};
+use gaia_driver::{Outcome, RunError, RunOptions, in_parallel, run_with};
 use gaia_report::plan::{PlanFile, PlanRow, TargetFrom, Verdict};
 use gaia_telemetry::{Progress, Summary, Unobserved};
 
@@ -37,7 +38,7 @@ pub struct Request {
 pub struct Step<'a> {
     /// The name of the candidate.
     pub candidate: &'a str,
-    /// What came out of it. `None` where the run file cannot have the candidate.
+    /// What came out of it. `None` where the run file cannot have the candidate, or training diverged.
     pub summary: Option<&'a Summary>,
     /// The number of candidates that are done.
     pub done: usize,
@@ -46,9 +47,15 @@ pub struct Step<'a> {
 }
 
 /// What a simulation came to.
-struct Trial {
-    progress: Vec<Progress>,
-    summary: Summary,
+enum Trial {
+    /// The run file cannot have the candidate.
+    Impossible,
+    /// A node refused what another had sent, since it was far from every sound value.
+    Diverged,
+    Ended {
+        progress: Vec<Progress>,
+        summary: Box<Summary>,
+    },
 }
 
 /// Simulates the candidates for a run, which `application` is that of, and compares them. `on_step` is called when one is done,
@@ -65,19 +72,33 @@ pub fn plan(
     on_step: impl Fn(&Step<'_>) + Sync,
 ) -> Result<PlanFile, PlannerError> {
     let own = file.plan()?;
-    let work = ClockWork::measure(&own, application.as_ref()).map_err(PlannerError::Iteration)?;
+    let candidates = |parameters, clock| candidates(file, parameters, clock);
+    compare(&own, candidates, application, request, on_step)
+}
+
+/// As [`plan()`], for these candidates, which follow from the parameters of the model and the time of a clock within a data center.
+pub(crate) fn compare(
+    own: &Plan,
+    candidates: impl FnOnce(usize, Duration) -> Result<Vec<Candidate>, ConfigError>,
+    application: &Arc<dyn Application>,
+    request: &Request,
+    on_step: impl Fn(&Step<'_>) + Sync,
+) -> Result<PlanFile, PlannerError> {
+    let work = ClockWork::measure(own, application.as_ref()).map_err(PlannerError::Iteration)?;
     let parameters = application.layout().parameters();
-    let scaling = Scaling::of(&own, &work);
+    let scaling = Scaling::of(own, &work);
     let local = scaling.communication_s(
         own.topology.data_centers[0].workers,
         own.topology.data_centers[0].servers,
     );
-    let clock = work.compute + std::time::Duration::from_secs_f64(local);
+    let clock = work.compute + Duration::from_secs_f64(local);
 
-    let candidates = candidates(file, parameters, clock)?;
+    let candidates = candidates(parameters, clock)?;
     let given = request.target.or(own.stop.objective);
     let budget = own.stop.clocks.map_or(request.budget, |clocks| clocks.min(request.budget));
-    let trials = simulate(&candidates, application, request, budget, given, on_step)?;
+    let all = vec![Some(Limit { clocks: budget, seconds: None }); candidates.len()];
+    let trials = simulate(&candidates, &all, application, request, given, &on_step)?;
+    let mut trials: Vec<Trial> = trials.into_iter().flatten().collect();
 
     let (target, target_from) = match (request.target, own.stop.objective) {
         (Some(target), _) => (target, TargetFrom::Flag),
@@ -85,6 +106,13 @@ pub fn plan(
         (None, None) => (near_the_best(&trials), TargetFrom::BestCandidate),
     };
     let held = target_from == TargetFrom::BestCandidate;
+
+    let most = own.stop.clocks.unwrap_or(u64::MAX).min(LONGER * budget);
+    let longer = longer(&trials, (target, held), most);
+    let again = simulate(&candidates, &longer, application, request, given, &on_step)?;
+    for (trial, longer) in trials.iter_mut().zip(again) {
+        *trial = longer.unwrap_or_else(|| std::mem::replace(trial, Trial::Diverged));
+    }
     let momentum = application.momentum();
     let rows: Vec<PlanRow> = candidates
         .iter()
@@ -94,7 +122,7 @@ pub fn plan(
                 .plan
                 .as_ref()
                 .map_or(0, |plan| largest_process(plan, parameters, momentum));
-            row(candidate, trial.as_ref(), (target, held), memory, &own)
+            row(candidate, trial, (target, held), memory, own)
         })
         .collect();
     let tomls: Vec<String> = candidates.iter().map(block).collect();
@@ -122,14 +150,45 @@ pub fn plan(
     })
 }
 
-/// The simulation of each candidate that the run file can have.
+/// How long a candidate is simulated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Limit {
+    clocks: u64,
+    seconds: Option<f64>,
+}
+
+/// The longer simulations of candidates that were not at the target when the first of all was: their clocks are short, and
+/// equal clocks are less time for them. `most` is the most clocks of any.
+fn longer(trials: &[Trial], (target, held): (f64, bool), most: u64) -> Vec<Option<Limit>> {
+    let crossing = |trial: &Trial| match trial {
+        Trial::Ended { progress, .. } => Course(progress).crossing(target, held),
+        Trial::Impossible | Trial::Diverged => None,
+    };
+    let first = trials.iter().filter_map(crossing).map(|crossing| crossing.time_s);
+    let first = first.fold(f64::INFINITY, f64::min);
+
+    let limit = |trial: &Trial| match trial {
+        Trial::Ended { summary, .. } => {
+            let is_short = crossing(trial).is_none()
+                && summary.diverged.is_none()
+                && summary.time_s < first
+                && summary.clocks < most;
+            let seconds = first.is_finite().then_some(first);
+            (is_short && first.is_finite()).then_some(Limit { clocks: most, seconds })
+        }
+        Trial::Impossible | Trial::Diverged => None,
+    };
+    trials.iter().map(limit).collect()
+}
+
+/// The simulation of each candidate that has a limit.
 fn simulate(
     candidates: &[Candidate],
+    limits: &[Option<Limit>],
     application: &Arc<dyn Application>,
     request: &Request,
-    budget: u64,
     target: Option<f64>,
-    on_step: impl Fn(&Step<'_>) + Sync,
+    on_step: &(impl Fn(&Step<'_>) + Sync),
 ) -> Result<Vec<Option<Trial>>, PlannerError> {
     let is_script = candidates
         .iter()
@@ -140,42 +199,55 @@ fn simulate(
         || options.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
     let done = AtomicUsize::new(0);
 
-    in_parallel(candidates, threads, |candidate| {
+    let jobs: Vec<(&Candidate, Option<Limit>)> =
+        candidates.iter().zip(limits.iter().copied()).collect();
+    let all = limits.iter().flatten().count();
+    in_parallel(&jobs, threads, |(candidate, limit)| {
+        let Some(limit) = limit else { return Ok(None) };
         let trial = match &candidate.plan {
-            Err(_) => None,
+            Err(_) => Trial::Impossible,
             Ok(plan) => {
-                let plan = simulated(plan, budget, target);
+                let plan = simulated(plan, *limit, target);
                 let outcome = run_with(&plan, application, &options, &mut Unobserved);
-                let failed = |error: RunError| PlannerError::Simulation {
-                    candidate: candidate.name.clone(),
-                    error,
-                };
-                let outcome = outcome.map_err(failed)?;
                 if is_interrupted() {
                     return Err(PlannerError::Interrupted);
                 }
-                Some(Trial { progress: outcome.progress, summary: outcome.summary })
+                let name = || candidate.name.clone();
+                match outcome {
+                    Ok(Outcome { progress, summary, .. }) => {
+                        Trial::Ended { progress, summary: Box::new(summary) }
+                    }
+                    Err(RunError::Peer { .. }) => Trial::Diverged,
+                    Err(error) => {
+                        return Err(PlannerError::Simulation { candidate: name(), error });
+                    }
+                }
             }
         };
         on_step(&Step {
             candidate: &candidate.name,
-            summary: trial.as_ref().map(|trial| &trial.summary),
+            summary: match &trial {
+                Trial::Ended { summary, .. } => Some(summary.as_ref()),
+                Trial::Impossible | Trial::Diverged => None,
+            },
             done: 1 + done.fetch_add(1, Ordering::Relaxed),
-            all: candidates.len(),
+            all,
         });
-        Ok(trial)
+        Ok(Some(trial))
     })
 }
 
-/// The run in virtual time, until the target or for so many clocks.
-fn simulated(plan: &Plan, budget: u64, target: Option<f64>) -> Plan {
+/// The run in virtual time, until the target or the limit.
+fn simulated(plan: &Plan, limit: Limit, target: Option<f64>) -> Plan {
     let mut plan = plan.clone();
     plan.driver = DriverKind::Simulated;
+    plan.decision = Decision::Given;
     if plan.compute.model == ComputeModel::Measured {
         plan.compute = ComputeConfig { model: ComputeModel::Cost, ..plan.compute };
     }
-    plan.stop = StopRules { objective: target, clocks: Some(budget), ..StopRules::default() };
-    plan.evaluate.every = plan.evaluate.every.min((budget / EVALUATIONS_MIN).max(1));
+    let Limit { clocks, seconds } = limit;
+    plan.stop = StopRules { objective: target, clocks: Some(clocks), seconds, change: None };
+    plan.evaluate.every = plan.evaluate.every.min((clocks / EVALUATIONS_MIN).max(1));
     plan.model = ModelConfig { init: plan.model.init, ..ModelConfig::default() };
     (plan.checkpoint, plan.failures) = (CheckpointConfig::default(), FailuresConfig::default());
     plan
@@ -183,17 +255,22 @@ fn simulated(plan: &Plan, budget: u64, target: Option<f64>) -> Plan {
 
 /// An objective that the best candidate holds, with room for others that are nearly there: 2 % of the way from the worst first
 /// evaluation.
-fn near_the_best(trials: &[Option<Trial>]) -> f64 {
-    let sound = || trials.iter().flatten().filter(|trial| trial.summary.diverged.is_none());
-    let best = sound().map(|trial| Course(&trial.progress).held()).fold(f64::INFINITY, f64::min);
-    let first = sound().filter_map(|trial| trial.progress.first());
+fn near_the_best(trials: &[Trial]) -> f64 {
+    let sound = || {
+        trials.iter().filter_map(|trial| match trial {
+            Trial::Ended { progress, summary } if summary.diverged.is_none() => Some(progress),
+            _ => None,
+        })
+    };
+    let best = sound().map(|progress| Course(progress).held()).fold(f64::INFINITY, f64::min);
+    let first = sound().filter_map(|progress| progress.first());
     let start = first.map(|progress| progress.objective).fold(best, f64::max);
     best + ROOM * (start - best)
 }
 
 fn row(
     candidate: &Candidate,
-    trial: Option<&Trial>,
+    trial: &Trial,
     (target, held): (f64, bool),
     memory_bytes: u64,
     own: &Plan,
@@ -214,9 +291,13 @@ fn row(
         simulated_wan_bytes: 0,
         held_objective: f64::NAN,
     };
-    let Some(Trial { progress, summary }) = trial else {
-        let because = plan.as_ref().err().map_or_else(String::new, ToString::to_string);
-        return PlanRow { verdict: Verdict::Impossible(because), ..row };
+    let (progress, summary) = match trial {
+        Trial::Ended { progress, summary } => (progress, summary),
+        Trial::Diverged => return PlanRow { verdict: Verdict::Diverged, ..row },
+        Trial::Impossible => {
+            let because = plan.as_ref().err().map_or_else(String::new, ToString::to_string);
+            return PlanRow { verdict: Verdict::Impossible(because), ..row };
+        }
     };
 
     let course = Course(progress);
@@ -261,5 +342,7 @@ fn block(candidate: &Candidate) -> String {
 
 /// Each simulation is evaluated at least about this often.
 const EVALUATIONS_MIN: u64 = 10;
+/// A candidate whose clocks are short is simulated for at most so many times the clocks of the others.
+const LONGER: u64 = 5;
 /// The share of the way to the best objective that others may lack.
 const ROOM: f64 = 0.02;

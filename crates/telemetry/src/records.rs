@@ -251,6 +251,9 @@ pub struct Summary {
     pub local_sync: String,
     /// The synchronisation model between data centers.
     pub remote_sync: String,
+    /// Why the run has chosen it. `None` where the run file names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_sync_reason: Option<String>,
     /// The topology's name.
     pub wan: String,
     /// The factor applied to WAN bandwidths.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::sections::{
-    CheckpointConfig, ComputeConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig,
+    CheckpointConfig, ComputeConfig, CostConfig, Decision, DrainConfig, DriverKind, EvaluateConfig,
     EvaluatePlace, FailuresConfig, LogConfig, ModelConfig,
 };
 use gaia_core::coordinator::StopRules;
@@ -30,6 +30,8 @@ pub struct Plan {
     pub local: LocalSync,
     /// The synchronisation between data centers.
     pub remote: RemoteSync,
+    /// Who has chosen it.
+    pub decision: Decision,
     /// What an iteration costs in time.
     pub compute: ComputeConfig,
     /// When the model is evaluated.
@@ -63,10 +65,17 @@ impl Plan {
         self.evaluate.place(self.driver, self.external().is_some())
     }
 
+    /// The same run with the remote model that it has chosen.
+    #[must_use]
+    pub fn decided(self, remote: RemoteSync, reason: String) -> Self {
+        Self { remote, decision: Decision::Made(reason), ..self }
+    }
+
     /// A hash of all settings that change the results of a run. Checkpoints, logs and failures are left out.
     pub fn fingerprint(&self) -> u64 {
         let (log, failures) = (LogConfig::default(), FailuresConfig::default());
-        let alike = Self { checkpoint: CheckpointConfig::default(), log, failures, ..self.clone() };
+        let (checkpoint, decision) = (CheckpointConfig::default(), Decision::Given);
+        let alike = Self { checkpoint, decision, log, failures, ..self.clone() };
         Seed(0).child(&alike.to_toml()).0
     }
 
@@ -98,6 +107,7 @@ impl Plan {
         let late = late.into_iter().collect();
         let own = Self {
             driver: DriverKind::Real,
+            decision: Decision::Given,
             app: self.app.as_ref().map(AppConfig::without_paths),
             compute: ComputeConfig::default_for(DriverKind::Real),
             evaluate: EvaluateConfig::default(),

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::plan::Plan;
 use crate::sections::{
-    CheckpointConfig, ComputeConfig, ComputeModel, ComputeRate, CostConfig, DrainConfig,
+    CheckpointConfig, ComputeConfig, ComputeModel, ComputeRate, CostConfig, Decision, DrainConfig,
     DriverKind, EvaluateConfig, FailuresConfig, LogConfig, ModelConfig,
 };
 use gaia_core::coordinator::StopRules;
@@ -54,6 +54,7 @@ enum ResolvedRemote<'p> {
     Tap(&'p TapConfig),
     Asp(&'p AspConfig),
     LocalSteps(&'p LocalStepsConfig),
+    Auto,
 }
 
 #[derive(Serialize)]
@@ -133,7 +134,7 @@ impl Plan {
             seed: self.seed,
             driver: self.driver,
             app: self.app.as_ref(),
-            sync: ResolvedSync { local: self.local, remote: (&self.remote).into() },
+            sync: ResolvedSync { local: self.local, remote: ResolvedRemote::of(self) },
             stop: self.stop,
             evaluate: &self.evaluate,
             drain: self.drain,
@@ -149,7 +150,13 @@ impl Plan {
         let body =
             toml::to_string(&resolved).expect("a plan holds only values that TOML can represent");
         let header = if self.app.is_some() { HEADER } else { HEADER_WITHOUT_APP };
-        format!("{header}{body}")
+        let chosen = match &self.decision {
+            Decision::Made(reason) => {
+                format!("# [sync.remote] was chosen by model = \"auto\". {reason}\n\n")
+            }
+            Decision::Given | Decision::Open => String::new(),
+        };
+        format!("{header}{chosen}{body}")
     }
 
     /// The settings between data centers as the `[sync.remote]` of a run file, every default resolved.
@@ -157,16 +164,19 @@ impl Plan {
     /// # Panics
     /// Never: as [`Self::to_toml`].
     pub fn remote_toml(&self) -> String {
-        let remote = ResolvedRemote::from(&self.remote);
+        let remote = ResolvedRemote::of(self);
         let text =
             toml::to_string(&BTreeMap::from([("sync", BTreeMap::from([("remote", remote)]))]));
         text.expect("a plan holds only values that TOML can represent")
     }
 }
 
-impl<'p> From<&'p RemoteSync> for ResolvedRemote<'p> {
-    fn from(remote: &'p RemoteSync) -> Self {
-        match remote {
+impl<'p> ResolvedRemote<'p> {
+    fn of(plan: &'p Plan) -> Self {
+        if plan.decision == Decision::Open {
+            return Self::Auto;
+        }
+        match &plan.remote {
             RemoteSync::Bsp(config) => Self::Bsp(config),
             RemoteSync::Ssp(config) => Self::Ssp(config),
             RemoteSync::Tap(config) => Self::Tap(config),

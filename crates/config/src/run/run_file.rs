@@ -284,7 +284,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     let topology = topology::read(sources, root)?;
     let deployment = topology::deployment(root, &topology)?;
     let local = sections::local(root)?;
-    let mut remote = sections::remote(root)?;
+    let (mut remote, decision) = sections::remote(root)?;
 
     if let Some(app) = app.as_ref().filter(|app| app.deltas_are_counts()) {
         sections::add_up(root, app.kind(), &mut remote)?;
@@ -309,6 +309,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
         topology,
         local,
         remote,
+        decision,
         compute,
         evaluate: keys.evaluate,
         drain: keys.drain,

@@ -26,6 +26,7 @@ pub use failures::{FailuresConfig, LostWorkers, OnGiveUp};
 pub use log::{LogConfig, LogSync};
 pub use model::{KeepModel, ModelConfig};
 pub(crate) use stop::stop;
+pub use synchronisation::Decision;
 #[cfg(test)]
 pub(crate) use synchronisation::LocalSspKeys;
 pub(crate) use synchronisation::{add_up, choice, local, remote, ring};

@@ -23,6 +23,10 @@ pub(crate) struct LocalSspKeys {
     staleness: Staleness,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AutoKeys {}
+
 /// Reads `[sync.local]`; BSP where there is none.
 pub(crate) fn local(root: &Node) -> Result<LocalSync, Problem> {
     const PATH: &str = "sync.local";
@@ -40,11 +44,28 @@ pub(crate) fn local(root: &Node) -> Result<LocalSync, Problem> {
     Ok(local)
 }
 
-/// Reads `[sync.remote]`.
-pub(crate) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
+/// Who has chosen the remote model of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Decision {
+    /// The run file names it.
+    #[default]
+    Given,
+    /// The run file leaves it to the run (`model = "auto"`), which has not chosen. No driver runs such a plan.
+    Open,
+    /// The run has chosen it, for this reason.
+    Made(String),
+}
+
+/// Reads `[sync.remote]`. A model that is left to the run is ASP with its defaults until it has chosen.
+pub(crate) fn remote(root: &Node) -> Result<(RemoteSync, Decision), Problem> {
     const PATH: &str = "sync.remote";
 
-    let (model, keys) = choice(root, PATH, "model", &RemoteSync::NAMES)?;
+    let names: Vec<&str> = RemoteSync::NAMES.into_iter().chain([AUTO]).collect();
+    let (model, keys) = choice(root, PATH, "model", &names)?;
+    if model == AUTO {
+        let read = keys.read().map(|AutoKeys {}| RemoteSync::Asp(AspConfig::default()));
+        return Ok((read.map_err(|problem| problem.in_table(root, PATH))?, Decision::Open));
+    }
     let read = match model.as_str() {
         "bsp" => keys.read().map(RemoteSync::Bsp),
         "ssp" => keys.read().map(RemoteSync::Ssp),
@@ -66,7 +87,7 @@ pub(crate) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
         RemoteSync::LocalSteps(config) => local_steps(&checks, config)?,
     }
 
-    Ok(remote)
+    Ok((remote, Decision::Given))
 }
 
 /// Checks that a ring that the run file lists has each data center once.
@@ -102,6 +123,9 @@ pub(crate) fn ring(
         None => Ok(()),
     }
 }
+
+/// The name of the model that is left to the run.
+const AUTO: &str = "auto";
 
 fn asp(checks: &Checks<'_>, asp: &AspConfig) -> Result<(), Problem> {
     checks.number("sync.remote.threshold", asp.threshold, range::THRESHOLD)?;

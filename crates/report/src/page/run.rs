@@ -174,6 +174,14 @@ fn facts(summary: &Summary) -> Vec<Figure> {
         facts.push(Figure::new("Between mirrors", phrases::conservation(record), ""));
     }
 
+    if let Some(reason) = &summary.remote_sync_reason {
+        facts.push(Figure::new(
+            "Remote model",
+            format!("{} was chosen: {reason}", summary.remote_sync),
+            "",
+        ));
+    }
+
     if let Some(parted) = &summary.parted {
         let (what, how) = (phrases::parted(parted), phrases::parted_by(parted));
         facts.push(Figure::new("Skew", format!("{what}; {how}"), ""));

@@ -8,7 +8,7 @@ use super::lines::{line, short_seconds};
 use super::paint::Paint;
 use crate::directory::HIGHLIGHTS;
 use crate::text::phrases::{self, bytes_to_target, clocks_to_target, outcome, time_to_target};
-use crate::text::{TextTable, WIDTH, fitted, numbers, plain};
+use crate::text::{TextTable, WIDTH, fitted, numbers, plain, wrapped};
 use gaia_telemetry::{BlockedSeconds, LinkRecord, Summary};
 
 /// The figures of a finished run, and its busiest links.
@@ -22,6 +22,12 @@ pub fn run_block(summary: &Summary, files: &[(&str, PathBuf)], paint: Paint) -> 
         summary.name, summary.remote_sync, summary.wan, summary.driver, summary.seed
     );
     line(&mut block, &paint.bold(&fitted(&title, WIDTH)));
+    if let Some(reason) = &summary.remote_sync_reason {
+        let chosen = format!("{} was chosen by model = \"auto\". {reason}", summary.remote_sync);
+        for text in wrapped(&chosen, WIDTH) {
+            line(&mut block, &text);
+        }
+    }
     line(&mut block, "");
 
     for (label, value) in figures(summary) {

@@ -1,0 +1,325 @@
+//! Which remote models a run tries that leaves its own to the program (`model = "auto"`): arithmetic over its facts.
+//!
+//! Every setting that may be chosen has two figures. What a clock takes follows from the clock within a data center, the
+//! bytes that the setting sends over the slowest link, and the round trip. How many clocks it needs, relative to BSP, follows
+//! from nothing that is known before a run: measured comparisons give it roughly, which are named beside the constants.
+//! Settings whose product is far above the least are left out. Where the first figure alone decides, one is left.
+
+use super::Facts;
+use super::candidates::{bytes_per_value, least_overlap};
+use super::facts::DENSE;
+use gaia_core::sync::{
+    AspConfig, BspConfig, Combine, GuardConfig, LocalStepsConfig, Outer, Overlap, RemoteSync,
+    ValueFormat,
+};
+use std::time::Duration;
+
+/// A setting that may be chosen.
+struct Estimate {
+    remote: RemoteSync,
+    /// Seconds of a clock.
+    clock_s: f64,
+    /// Clocks to the target, relative to those of BSP.
+    clocks: f64,
+}
+
+/// The remote models to try for a run, the one that is expected to be fastest first. One where no trial is needed.
+///
+/// A dense model whose copies would part has no ASP without a guard among them.
+pub fn shortlist(facts: &Facts) -> Vec<RemoteSync> {
+    let (bsp, asp) = (bsp(facts), asp(facts));
+    if facts.has_members {
+        return vec![asp.remote];
+    }
+    if bsp.clock_s <= BSP_FREE * facts.clock_s {
+        return vec![bsp.remote];
+    }
+
+    let mut all = vec![bsp, asp];
+    let forms: &[Form] = if facts.skew > RUINOUS && facts.changed_share > DENSE {
+        &[]
+    } else {
+        &[Form::Plain, Form::Overlapped, Form::Momentum]
+    };
+    for form in forms {
+        let mut of_form: Vec<Estimate> =
+            STEPS.iter().map(|steps| rounds(facts, *steps, *form)).collect();
+        of_form.sort_by(|a, b| a.time().total_cmp(&b.time()));
+        of_form.truncate(TRIED_OF_A_FORM);
+        all.extend(of_form);
+    }
+    all.sort_by(|a, b| a.time().total_cmp(&b.time()));
+    let least = all[0].time();
+    // Whatever is exact stays where nothing else is sure to train.
+    all.retain(|estimate| forms.is_empty() || estimate.time() <= FAR * least);
+
+    let mut remotes: Vec<RemoteSync> = Vec::new();
+    for Estimate { remote, .. } in all {
+        if !remotes.contains(&remote) {
+            remotes.push(remote);
+        }
+    }
+    remotes
+}
+
+impl Estimate {
+    /// Seconds for the progress of one clock of BSP.
+    fn time(&self) -> f64 {
+        self.clock_s * self.clocks
+    }
+}
+
+/// How rounds are had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Training waits for a round.
+    Plain,
+    /// Training continues during a round, for as few clocks as hide it.
+    Overlapped,
+    /// Training waits for a round, and the outer momentum is large.
+    Momentum,
+}
+
+fn bsp(facts: &Facts) -> Estimate {
+    Estimate {
+        remote: RemoteSync::Bsp(BspConfig::default()),
+        clock_s: facts.clock_s + exchange_s(facts, ValueFormat::F32, 1, 1.0),
+        clocks: 1.0,
+    }
+}
+
+/// ASP waits for nobody; what it sends is late. Lateness is the clocks that the round trip takes, and those that the slowest
+/// link takes for the whole model.
+fn asp(facts: &Facts) -> Estimate {
+    let clock_s = facts.clock_s.max(f64::MIN_POSITIVE);
+    let round_trip = facts.rtt_s / 2.0 / clock_s;
+    let whole = facts.parameters as f64 * bytes_per_value(ValueFormat::Bf16) * facts.changed_share
+        / facts.slowest_bytes_per_second
+        / clock_s;
+    let clocks = match (facts.changed_share > DENSE, facts.has_momentum) {
+        (false, _) => 1.0 + SPARSE_LATE * (round_trip + whole),
+        (true, false) => 1.1 + DENSE_LATE * (round_trip + whole),
+        (true, true) => 1.3 + DENSE_LATE * (round_trip + whole),
+    };
+    let guard = parts(facts).then(GuardConfig::default);
+    // Beyond what the slowest link carries, mirror clocks hold reads back.
+    let share = facts.changed_share * ASP_SIGNIFICANT;
+    let sent = share * facts.parameters as f64 * (bytes_per_value(ValueFormat::Bf16) + 1.0);
+    Estimate {
+        remote: RemoteSync::Asp(AspConfig { guard, ..AspConfig::default() }),
+        clock_s: facts.clock_s.max(sent / facts.slowest_bytes_per_second),
+        clocks,
+    }
+}
+
+fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
+    let density = if facts.deltas_are_counts { 1.0 } else { LocalStepsConfig::default().density };
+    let round = exchange_s(facts, ValueFormat::Int4, steps, density);
+    let clock = facts.clock_s;
+    let seconds = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX));
+    let overlap = match form {
+        Form::Overlapped => least_overlap(seconds(round), seconds(clock), steps),
+        Form::Plain | Form::Momentum => 0,
+    };
+    let waited = (round - overlap as f64 * clock).max(0.0) / steps as f64;
+
+    let skew = skewed(facts);
+    let (base, by_step, by_overlap) = if facts.changed_share > DENSE {
+        let between = |even: f64, skewed: f64| even + (skewed - even) * skew;
+        (BASE, between(STEP, SKEWED_STEP), between(OVERLAP, SKEWED_OVERLAP))
+    } else {
+        // Rows that several data centers change at once overshoot, the more of them there are.
+        let crowd = facts.data_centers as f64 / CROWD;
+        (BASE, STEP * crowd, OVERLAP * crowd)
+    };
+    let has_momentum = form == Form::Momentum && !facts.deltas_are_counts;
+    let gain = if has_momentum { MOMENTUM_GAIN } else { 1.0 };
+    let share = overlap as f64 / steps as f64;
+    let clocks = base * gain * (1.0 + by_step * (steps - 1) as f64) * (1.0 + by_overlap * share);
+
+    let overlap = Overlap::Clocks(overlap);
+    let mut config = LocalStepsConfig { steps, density, overlap, ..LocalStepsConfig::default() };
+    if facts.deltas_are_counts {
+        config = LocalStepsConfig {
+            combine: Combine::Sum,
+            outer: Outer::Plain,
+            outer_learning_rate: 1.0,
+            ..config
+        };
+    } else if has_momentum {
+        config.outer_momentum = MOMENTUM;
+    }
+    Estimate { remote: RemoteSync::LocalSteps(config), clock_s: clock + waited, clocks }
+}
+
+/// Seconds of an exchange of the changes of so many clocks, between all data centers through the homes of equal blocks. Of the
+/// parameters of the model at most a share of `density` is sent.
+pub(crate) fn exchange_s(facts: &Facts, format: ValueFormat, clocks: u64, density: f64) -> f64 {
+    let data_centers = facts.data_centers as f64;
+    let part = (facts.changed_share * clocks as f64).min(density);
+    let total = (part * data_centers).min(1.0);
+    let block = facts.parameters as f64 / data_centers;
+    // A sparse change has an index, of about a byte.
+    let sent = |share: f64| {
+        let sparse = share * (bytes_per_value(format) + 1.0);
+        block * sparse.min(bytes_per_value(format))
+    };
+    (sent(part) + sent(total)) / facts.slowest_bytes_per_second + facts.rtt_s
+}
+
+/// How skewed the data is: 0 of alike data, 1 where copies lose as much as with a label of their own in each data center.
+pub(crate) fn skewed(facts: &Facts) -> f64 {
+    ((facts.skew - SKEW_NOISE) / (SKEW_FULL - SKEW_NOISE)).clamp(0.0, 1.0)
+}
+
+/// Whether copies would part under ASP.
+fn parts(facts: &Facts) -> bool {
+    facts.changed_share > DENSE && skewed(facts) > ASP_SKEWED_MAX
+}
+
+/// The clocks between rounds that may be chosen.
+const STEPS: [u64; 5] = [2, 5, 10, 20, 40];
+/// The settings of a form that are tried at most.
+const TRIED_OF_A_FORM: usize = 2;
+/// A setting that is expected to take more than so many times the least is not tried. The clocks that a setting needs are known no
+/// better.
+const FAR: f64 = 3.0;
+
+/// What copies lose on others' examples where data is alike: at most 2.5 % in 24 measured runs of six applications
+/// (docs/src/remote-models.md).
+const SKEW_NOISE: f64 = 0.03;
+/// The same where each data center has labels of its own: 16 to 180 % over three regions in the same runs.
+const SKEW_FULL: f64 = 0.3;
+
+/// Clocks of rounds relative to BSP: `BASE · (1 + STEP · (steps - 1)) · (1 + OVERLAP · overlap / steps)`. The outer momentum is
+/// ahead of BSP at the rates that run files have: perceptrons and factorisation over two and three regions need 0.71 to 0.93 of its
+/// clocks with 4 steps, 0.7 to 1.0 with 10, and 1.0 to 1.26 of their own with all of these overlapped.
+const BASE: f64 = 0.75;
+const STEP: f64 = 0.03;
+const OVERLAP: f64 = 0.3;
+/// The same of dense networks with labels of their own in each data center: perceptrons 0.86 with 4 steps and 1.1 with 10, of which
+/// 1.25 (small ones here) to 2.5 times as many if all are overlapped (MNIST).
+const SKEWED_STEP: f64 = 0.05;
+const SKEWED_OVERLAP: f64 = 0.9;
+/// A large outer momentum without overlap, and the clocks with it relative to those with the default: 0.4 to 0.65 for
+/// perceptrons, while a logistic regression at a large rate diverges.
+const MOMENTUM: f64 = 0.9;
+const MOMENTUM_GAIN: f64 = 0.65;
+/// The data centers for which the figures of sparse models hold. Over eleven, factorisation diverges with overlapped rounds of 10.
+const CROWD: f64 = 3.0;
+/// A clock of BSP may be this much longer than one without other data centers, and BSP is chosen whatever else may be faster: it is
+/// exact.
+const BSP_FREE: f64 = 1.1;
+
+/// More clocks of ASP for each clock that updates are late. Factorisation needs 1.02 to 1.2 times the clocks of BSP at 1 to 6 clocks;
+/// perceptrons 1.0 to 1.4 at 7 to 13, and with momentum 1.3 to 1.6 over two regions.
+const SPARSE_LATE: f64 = 0.03;
+const DENSE_LATE: f64 = 0.05;
+/// Copies of a dense model that train alone and end so many times the initial loss worse elsewhere are not brought back by rounds: logistic
+/// regressions at a large rate with 4 to 5 do not come to the target of BSP, perceptrons and regressions with up to 2.1 do.
+const RUINOUS: f64 = 3.0;
+/// How skewed data may be for a dense model under ASP. Copies of perceptrons and convolutional networks part beyond it, and ASP does
+/// not come to the target of BSP.
+const ASP_SKEWED_MAX: f64 = 0.25;
+/// The share of changes that ASP sends over a link that could carry more: 0.08 to 0.3 of what TAP does.
+const ASP_SIGNIFICANT: f64 = 0.3;
+
+/// The longest time of a round: a year.
+const SECONDS_MAX: f64 = 3.2e7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A dense network of a million parameters over three regions of 50 Mbit/s, with clocks of a second.
+    const DENSE_RUN: Facts = Facts {
+        data_centers: 3,
+        parameters: 1_000_000,
+        clock_s: 1.0,
+        changed_share: 1.0,
+        slowest_bytes_per_second: 6.25e6,
+        rtt_s: 0.2,
+        has_momentum: true,
+        deltas_are_counts: false,
+        skew: 0.0,
+        has_members: false,
+    };
+
+    fn names(facts: &Facts) -> Vec<&'static str> {
+        shortlist(facts).iter().map(RemoteSync::name).collect()
+    }
+
+    fn rounds_of(facts: &Facts) -> Vec<LocalStepsConfig> {
+        let of = |remote| match remote {
+            RemoteSync::LocalSteps(config) => Some(config),
+            _ => None,
+        };
+        shortlist(facts).into_iter().filter_map(of).collect()
+    }
+
+    #[test]
+    fn a_tiny_model_over_near_links_has_bsp_without_a_trial() {
+        let facts = Facts { parameters: 1_000, rtt_s: 0.01, ..DENSE_RUN };
+        assert_eq!(names(&facts), ["bsp"]);
+    }
+
+    #[test]
+    fn a_dense_network_over_slow_links_tries_rounds_in_every_form_and_no_bsp() {
+        let facts = Facts { slowest_bytes_per_second: 5e5, ..DENSE_RUN };
+        let rounds = rounds_of(&facts);
+        assert!(
+            rounds.iter().any(|config| config.most_overlap() == 0 && config.outer_momentum == 0.5)
+        );
+        assert!(rounds.iter().any(|config| config.most_overlap() > 0));
+        assert!(rounds.iter().any(|config| config.outer_momentum == 0.9));
+        assert!(!names(&facts).contains(&"bsp"));
+    }
+
+    #[test]
+    fn a_dense_network_under_skew_never_tries_asp_without_a_guard() {
+        for parameters in [10_000, 100_000, 1_000_000, 10_000_000] {
+            for rate in [1e4, 1e5, 1e6, 1e7, 1e8] {
+                for (rtt_s, clock_s) in [(0.001, 0.01), (0.2, 0.1), (0.2, 10.0), (2.0, 0.01)] {
+                    for has_members in [false, true] {
+                        let facts = Facts {
+                            parameters,
+                            slowest_bytes_per_second: rate,
+                            rtt_s,
+                            clock_s,
+                            skew: 0.6,
+                            has_members,
+                            ..DENSE_RUN
+                        };
+                        let guarded = |remote: &RemoteSync| !matches!(remote, RemoteSync::Asp(asp) if asp.guard.is_none());
+                        assert!(shortlist(&facts).iter().all(guarded), "{facts:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sparse_model_with_round_trips_far_above_its_clock_tries_asp_and_no_bsp() {
+        let sparse = Facts { changed_share: 0.1, has_momentum: false, clock_s: 0.01, ..DENSE_RUN };
+        let names = names(&sparse);
+        assert!(names.contains(&"asp") && !names.contains(&"bsp"), "{names:?}");
+    }
+
+    #[test]
+    fn members_that_come_and_go_need_updates() {
+        assert_eq!(names(&Facts { has_members: true, ..DENSE_RUN }), ["asp"]);
+    }
+
+    #[test]
+    fn copies_that_ruin_each_other_are_not_left_alone_for_rounds() {
+        let facts = Facts { skew: 4.0, slowest_bytes_per_second: 1e5, ..DENSE_RUN };
+        assert!(rounds_of(&facts).is_empty() && names(&facts).contains(&"bsp"));
+    }
+
+    #[test]
+    fn counts_are_added_up_and_not_averaged() {
+        let counts = Facts { deltas_are_counts: true, slowest_bytes_per_second: 1e5, ..DENSE_RUN };
+        let rounds = rounds_of(&counts);
+        assert!(!rounds.is_empty() && rounds.iter().all(LocalStepsConfig::adds_up));
+    }
+}

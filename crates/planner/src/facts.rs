@@ -1,0 +1,133 @@
+//! What a run is known to be before it starts: what [`decide`](super::decide) decides by.
+
+use std::sync::Arc;
+
+use super::{ClockWork, Scaling};
+use gaia_config::{OnGiveUp, Plan};
+use gaia_core::application::{Application, ApplicationError};
+use gaia_core::types::{Clock, DcId, Deltas, Model, TableRows};
+use gaia_driver::{Look, Lost};
+
+/// Declared and measured facts of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Facts {
+    /// The number of data centers.
+    pub data_centers: usize,
+    /// Parameters of the model.
+    pub parameters: usize,
+    /// Seconds of a clock within a data center: computation, and communication over the LAN.
+    pub clock_s: f64,
+    /// The share of the parameters that the workers of a data center change in a clock, 0 to 1.
+    pub changed_share: f64,
+    /// Bytes a second of the slowest link between data centers.
+    pub slowest_bytes_per_second: f64,
+    /// Seconds of the longest round trip between data centers.
+    pub rtt_s: f64,
+    /// Whether steps have momentum.
+    pub has_momentum: bool,
+    /// Whether changes are those of counts.
+    pub deltas_are_counts: bool,
+    /// What copies that have trained alone for a few clocks lose on the examples of other data centers, as a share of the
+    /// initial model's loss, in the mean of all copies.
+    pub skew: f64,
+    /// Whether data centers may join or leave, which only a model that sends updates allows.
+    pub has_members: bool,
+}
+
+impl Facts {
+    /// Measures a run by a short trial: each data center trains a copy alone for a few clocks, and each copy is then measured
+    /// on the examples of another. The same run has the same facts to the bit.
+    ///
+    /// # Errors
+    /// Where an iteration or an evaluation fails.
+    pub fn measure(
+        plan: &Plan,
+        application: &Arc<dyn Application>,
+    ) -> Result<Self, ApplicationError> {
+        let (topology, parameters) = (&plan.topology, application.layout().parameters());
+        let work = ClockWork::measure(plan, application.as_ref())?;
+        let first = &topology.data_centers[0];
+        let changed_share = work.changed_share(parameters);
+        let slowest = topology.bandwidth_range().map(|(slowest, ..)| slowest.bytes_per_second());
+        let failures = &plan.failures;
+
+        Ok(Self {
+            data_centers: topology.data_centers.len(),
+            parameters,
+            clock_s: Scaling::of(plan, &work).clock_s(first.workers, first.servers),
+            changed_share,
+            slowest_bytes_per_second: slowest.unwrap_or(f64::INFINITY),
+            rtt_s: topology.rtt_max().0.as_secs_f64(),
+            has_momentum: application.momentum() > 0.0,
+            deltas_are_counts: application.deltas_are_counts(),
+            skew: skew(plan, application, changed_share)?,
+            has_members: failures.on_give_up == OnGiveUp::Leave || !failures.late.is_empty(),
+        })
+    }
+}
+
+/// What copies that have trained alone lose on the examples of others.
+fn skew(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    changed_share: f64,
+) -> Result<f64, ApplicationError> {
+    let topology = &plan.topology;
+    if topology.links.is_empty() {
+        return Ok(0.0);
+    }
+    // A worker's change of a dense model is its part of the mean over all workers. Alone, a data center takes its own mean.
+    let is_dense = changed_share > DENSE && !application.deltas_are_counts();
+    let scale = if is_dense { topology.data_centers.len() as f32 } else { 1.0 };
+    let copies = topology.dc_ids().map(|dc| Ok((dc, alone(plan, application, dc, scale)?)));
+    let copies: Vec<(DcId, Model)> = copies.collect::<Result<_, ApplicationError>>()?;
+    let Lost(share) = Look::new(plan, 0).measure(&copies, application)?;
+    Ok(share)
+}
+
+/// The copy of a data center whose workers have trained it alone for [`CLOCKS`] clocks.
+fn alone(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    dc: DcId,
+    scale: f32,
+) -> Result<Model, ApplicationError> {
+    let mut copy = application.initial_model(plan.seed.child("model"));
+    let first = plan.topology.first_worker(dc);
+    let workers = first..first + plan.topology.dc(dc).workers;
+    let tasks =
+        workers.map(|worker| application.task(worker, plan.seed.child("tasks").nth(worker)));
+    let mut tasks: Vec<_> = tasks.collect();
+
+    for clock in (0..CLOCKS).map(Clock) {
+        let mut all = Vec::new();
+        for task in &mut tasks {
+            task.rows(clock);
+            all.push(task.iterate(clock, &copy)?.0);
+        }
+        all.iter().for_each(|deltas| add(deltas, scale, &mut copy));
+    }
+    Ok(copy)
+}
+
+/// Adds changes to a model. Those of statistics are not scaled: they lie between values.
+fn add(deltas: &Deltas, scale: f32, model: &mut Model) {
+    let layout = model.layout().clone();
+    for ((id, shape), table) in layout.table_ids().zip(layout.tables()).zip(&deltas.tables) {
+        let scale = if layout.is_statistics(id) { 1.0 } else { scale };
+        let mut values = table.values.iter();
+        let mut add_row = |row: usize| {
+            let places = model.row_mut(id, row).iter_mut().zip(values.by_ref());
+            places.for_each(|(place, value)| *place += scale * value);
+        };
+        match &table.rows {
+            TableRows::All => (0..shape.rows).for_each(&mut add_row),
+            TableRows::Listed(rows) => rows.iter().for_each(|row| add_row(*row as usize)),
+        }
+    }
+}
+
+/// The share of the parameters from which on a model counts as dense.
+pub(crate) const DENSE: f64 = 0.9;
+/// The clocks that a copy trains alone.
+const CLOCKS: u64 = 10;

@@ -11,6 +11,11 @@ use gaia::{
     Unobserved, WeightedSum, Work,
 };
 use gaia_core::link::PAYLOAD_SHARE_MAX;
+use gaia_core::server::Blocks;
+use gaia_core::topology::{DataCenter, Topology, WanLink, fastest_ring, fastest_tree};
+use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, UsdPerGb};
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 /// Each worker changes every parameter in each clock, and takes no time for it.
 struct Dense {
@@ -114,7 +119,7 @@ fn alike(data_centers: usize, rtt_ms: u32) -> String {
 fn blocks_ratio(name: &str, servers: usize, model: &str) -> f64 {
     let of = |blocks: &str| {
         let remote = format!("{model}, blocks = '{blocks}'");
-        exchange_s(&run(&slow(name, servers), &remote, PARAMETERS, &[]))
+        exchange_s(&run(&slow(name, servers), &remote, PARAMETERS / 2, &[]))
     };
     of("bandwidth") / of("equal")
 }
@@ -122,8 +127,10 @@ fn blocks_ratio(name: &str, servers: usize, model: &str) -> f64 {
 #[test]
 fn blocks_by_bandwidth_are_nowhere_slower_than_equal_ones() {
     for name in SHIPPED {
-        let ratio = blocks_ratio(name, 1, "model = 'bsp'");
-        assert!(ratio < 1.001, "{ratio} over {name}");
+        for model in ["model = 'bsp'", "model = 'ssp', staleness = 1"] {
+            let ratio = blocks_ratio(name, 1, model);
+            assert!(ratio < 1.001, "{ratio} over {name}, {model}");
+        }
     }
 }
 
@@ -166,8 +173,9 @@ fn a_tree_takes_the_time_of_its_slowest_link() {
 /// The ratios follow from the bandwidths. With equal blocks the slowest link carries `2 / D` of the model. Each link of a
 /// ring carries `2(D - 1) / D` of it, and each link of a tree all of it.
 ///
-/// A ring uses one direction of each link, so that no acknowledgements share it: these are 4 % of the bytes of homes. A
-/// tree needs the time of some chunks of 195 more, as many as its longest path has links, there and back.
+/// A ring is up to 8 % better than that: it uses one direction of each link, so that no acknowledgements share it, and its
+/// frames are larger. A tree needs the time of some chunks of 256 more, as many as its longest path has links, there and
+/// back.
 #[test]
 fn rings_and_trees_take_their_multiples_of_homes_over_each_wan() {
     for (name, best, listed, tree) in [
@@ -187,7 +195,7 @@ fn rings_and_trees_take_their_multiples_of_homes_over_each_wan() {
         ] {
             let ratio = of(remote) / homes;
             let most = if what == "the tree" { 1.07 } else { 1.0 };
-            assert!((0.95..most).contains(&(ratio / expected)), "{what} over {name}: {ratio}");
+            assert!((0.92..most).contains(&(ratio / expected)), "{what} over {name}: {ratio}");
         }
     }
 }
@@ -202,6 +210,117 @@ fn the_sizes_of_blocks_change_no_value() {
     assert_eq!(of("bandwidth"), of("equal"));
 }
 
+proptest! {
+    /// A link carries a part of one block and the total of another.
+    #[test]
+    fn no_block_by_bandwidth_makes_a_link_slower_than_the_slowest_with_equal_blocks(
+        (count, mbit) in (2..9_usize).prop_flat_map(|count| (Just(count), vec(1.0..1_000.0_f64, 64))),
+    ) {
+        let topology = mesh(count, &mbit);
+        let slowest = |blocks: &Blocks| {
+            let size = |dc| blocks.range(1 << 40, dc).len() as f64;
+            let links = topology.links.iter();
+            let times = links.map(|link| (size(link.from) + size(link.to)) / link.bandwidth.bits_per_second());
+            times.fold(0.0, f64::max)
+        };
+        let equal = slowest(&Blocks::equal(count));
+        let whole = slowest(&Blocks::by_slowest_link(&topology));
+        let filling = slowest(&Blocks::filling_links(&topology));
+        prop_assert!(filling <= 1.000_001 * whole && whole <= 1.000_001 * equal, "{filling} {whole} {equal}");
+    }
+
+    #[test]
+    fn no_other_ring_and_no_other_tree_has_a_faster_slowest_link(
+        (count, mbit) in (2..7_usize).prop_flat_map(|count| (Just(count), vec(1.0..1_000.0_f64, 64))),
+    ) {
+        let topology = mesh(count, &mbit);
+        let ring = fastest_ring(&topology);
+        let mut order: Vec<DcId> = topology.dc_ids().collect();
+        let (mut sorted, mut best) = (ring.clone(), 0.0);
+        sorted.sort_unstable();
+        prop_assert_eq!(&sorted, &order);
+        permute(&mut order, 1, &mut |order| best = f64::max(best, slowest_in_ring(&topology, order)));
+        prop_assert_eq!(slowest_in_ring(&topology, &ring), best);
+
+        // Faster links do not connect all data centers: no link between the two sides of the tree's slowest one is faster.
+        let parents = fastest_tree(&topology);
+        let pairs = || (0..).map(DcId).zip(&parents).filter_map(|(dc, parent)| Some((dc, (*parent)?)));
+        prop_assert_eq!(pairs().count(), count - 1);
+        let slowest = pairs().map(|(a, b)| slower(&topology, a, b)).fold(f64::MAX, f64::min);
+        let mut reached = vec![DcId(0)];
+        let mut at = 0;
+        while at < reached.len() {
+            let next: Vec<DcId> = topology.dc_ids().filter(|dc| !reached.contains(dc) && slower(&topology, reached[at], *dc) > slowest).collect();
+            reached.extend(next);
+            at += 1;
+        }
+        prop_assert!(reached.len() < count);
+    }
+}
+
+/// Calls `visit` with each order of the data centers from `from` on.
+fn permute(order: &mut [DcId], from: usize, visit: &mut impl FnMut(&[DcId])) {
+    if from >= order.len() {
+        return visit(order);
+    }
+    for at in from..order.len() {
+        order.swap(from, at);
+        permute(order, from + 1, visit);
+        order.swap(from, at);
+    }
+}
+
+/// The rings of more data centers than an exact search allows.
+#[test]
+fn a_ring_of_many_data_centers_follows_the_fast_links() {
+    // Fast links join each data center to the one seven further, in a ring of all 20.
+    let mbit = |from: usize, to: usize| if (from + 7) % 20 == to { 100.0 } else { 10.0 };
+    let speeds: Vec<f64> = (0..400).map(|at| mbit(at / 20, at % 20)).collect();
+    let ring = fastest_ring(&mesh(20, &speeds));
+    assert_eq!(slowest_in_ring(&mesh(20, &speeds), &ring), 100.0);
+}
+
+fn slowest_in_ring(topology: &Topology, ring: &[DcId]) -> f64 {
+    let links = ring.iter().zip(ring.iter().cycle().skip(1));
+    let mbit = links.map(|(from, to)| topology.link(*from, *to).bandwidth.bits_per_second() / 1e6);
+    mbit.fold(f64::MAX, f64::min)
+}
+
+fn slower(topology: &Topology, a: DcId, b: DcId) -> f64 {
+    let bits = |from, to| topology.link(from, to).bandwidth.bits_per_second();
+    if a == b { f64::MAX } else { bits(a, b).min(bits(b, a)) }
+}
+
+/// Data centers with a link of these bandwidths from each to each, row by row.
+fn mesh(count: usize, mbit: &[f64]) -> Topology {
+    let dc = |index: usize| DataCenter {
+        name: format!("dc{index}"),
+        servers: 1,
+        workers: 1,
+        lan_bandwidth: Bandwidth::from_mbit(1000.0),
+        lan_rtt: DurationSetting::default(),
+        colocated: false,
+        stands_for: Vec::new(),
+    };
+    let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
+    let links = pairs.filter(|(from, to)| from != to).map(|(from, to)| WanLink {
+        from: DcId(from as u16),
+        to: DcId(to as u16),
+        bandwidth: Bandwidth::from_mbit(mbit[(from * count + to) % mbit.len()]),
+        rtt: DurationSetting::default(),
+        price: UsdPerGb(0.0),
+        loss: 0.0,
+        queue: ByteSize(1 << 16),
+    });
+    Topology {
+        name: "mesh".into(),
+        links: links.collect(),
+        data_centers: (0..count).map(dc).collect(),
+        groups: Vec::new(),
+        bandwidth_scale: 1.0,
+    }
+}
+
 const SHIPPED: [&str; 6] = [
     "gaia-2016-ec2-all",
     "gaia-2016-vc",
@@ -211,7 +330,7 @@ const SHIPPED: [&str; 6] = [
     "three-regions",
 ];
 const ALIKE_BITS_PER_SECOND: f64 = 1e7;
-const PARAMETERS: usize = 200_000;
+const PARAMETERS: usize = 400_000;
 /// The model in packets, with their headers.
 const MODEL_BITS: f64 = 32.0 * PARAMETERS as f64 / PAYLOAD_SHARE_MAX;
 const CLOCKS: u64 = 3;

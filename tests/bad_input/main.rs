@@ -367,23 +367,23 @@ fn a_synchronisation_model_with_a_wrong_setting() {
         ),
         run(
             "model = \"asp\"\nthreshold = 0.01",
-            "model = \"bsp\"\nring = «[\"oregon\"]",
-            &["`sync.remote.ring` is `oregon`", "no ring, as `exchange` is `homes`"],
+            "model = \"bsp\"\n«ring = [\"north\"]",
+            &["`sync.remote.ring` is `north`", "no ring, as `exchange` is `homes`"],
         ),
         run(
             "model = \"asp\"\nthreshold = 0.01",
-            "model = \"bsp\"\nexchange = \"ring\"\nring = «[\"north\", \"atlantis\"]",
+            "model = \"bsp\"\nexchange = \"ring\"\n«ring = [\"north\", \"atlantis\"]",
             &["`sync.remote.ring` is `atlantis`", "`north`"],
         ),
         run(
             "model = \"asp\"\nthreshold = 0.01",
-            "model = \"bsp\"\nexchange = \"ring\"\nring = «[\"oregon\", \"oregon\"]",
-            &["each data center once, not oregon again"],
+            "model = \"bsp\"\nexchange = \"ring\"\n«ring = [\"north\", \"north\"]",
+            &["each data center once, not north again"],
         ),
         run(
             "model = \"asp\"\nthreshold = 0.01",
-            "model = \"bsp\"\nexchange = \"ring\"\nring = «[\"oregon\"]",
-            &["`sync.remote.ring` is `oregon`", "all data centers of the topology, with"],
+            "model = \"bsp\"\nexchange = \"ring\"\n«ring = [\"north\"]",
+            &["`sync.remote.ring` is `north`", "all data centers of the topology, with"],
         ),
         run(
             "model = \"asp\"\nthreshold = 0.01",
@@ -899,7 +899,7 @@ fn a_wrong_flag() {
         ),
         (
             &["compare", "run.toml", "--remote", "bsp,asap"],
-            &["invalid value 'asap'", "bsp, ssp, tap, asp"],
+            &["invalid value 'asap'", "bsp, bsp-ring, bsp-tree, ssp, tap, asp"],
         ),
         (
             &["compare", "run.toml", "--wan", "lan,gaia-2016"],

@@ -276,7 +276,10 @@ fn is_remote(setting: &str) -> bool {
 
 /// The same machines in one data center, with BSP.
 pub(super) const LAN: &str = "lan";
+/// BSP with blocks of one size, in which the published comparison is made.
 pub(super) const BSP: &str = "bsp";
+/// BSP with blocks by the bandwidth of links, which is the best BSP of this project.
+const BETTER_BSP: &str = "bsp-bandwidth";
 /// ASP as published, with its two brakes and without.
 pub(super) const PUBLISHED_ASP: &str = "asp-paper";
 pub(super) const PUBLISHED_ASP_WITHOUT_BRAKES: &str = "asp-async";
@@ -361,12 +364,13 @@ const fn of_the_paper(name: &'static str, topology: &'static str) -> WanSpec {
     WanSpec { name, topology, lan_mbit: Some(40_000.0) }
 }
 
-const ELSEWHERE_MODELS: [&str; 5] = [BSP, "ssp", PUBLISHED_ASP, OURS, LOCAL_STEPS];
+const ELSEWHERE_MODELS: [&str; 6] = [BSP, BETTER_BSP, "ssp", PUBLISHED_ASP, OURS, LOCAL_STEPS];
 const ELSEWHERE_MODELS_QUICK: [&str; 2] = [BSP, OURS];
 
-const CONTENDERS: [Contender; 6] = [
-    contender(BSP, "model = 'bsp'"),
-    contender("ssp", "model = 'ssp'\nstaleness = 1"),
+const CONTENDERS: [Contender; 7] = [
+    contender(BSP, "model = 'bsp'\nblocks = 'equal'"),
+    contender(BETTER_BSP, "model = 'bsp'\nblocks = 'bandwidth'"),
+    contender("ssp", "model = 'ssp'\nstaleness = 1\nblocks = 'equal'"),
     contender(PUBLISHED_ASP, include_str!("../../../config/paper/asp-paper.toml")),
     contender(PUBLISHED_ASP_WITHOUT_BRAKES, include_str!("../../../config/paper/asp-async.toml")),
     contender(OURS, include_str!("../../../config/paper/asp.toml")),

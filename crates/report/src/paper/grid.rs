@@ -96,11 +96,13 @@ fn ordered<'a>(names: impl Iterator<Item = &'a str>, known: &[&str]) -> Vec<&'a 
 
 pub(super) const LAN: &str = "lan";
 pub(super) const BSP: &str = "bsp";
+pub(super) const BETTER_BSP: &str = "bsp-bandwidth";
 pub(super) const ASP: &str = "asp";
 pub(super) const ASP_PAPER: &str = "asp-paper";
 pub(super) const CENTRALIZE: &str = "centralize";
 
-const MODELS: [&str; 8] = [LAN, BSP, "ssp", ASP_PAPER, ASP, "asp-async", "local-steps", CENTRALIZE];
+const MODELS: [&str; 9] =
+    [LAN, BSP, BETTER_BSP, "ssp", ASP_PAPER, ASP, "asp-async", "local-steps", CENTRALIZE];
 const APPS: [(&str, &str); 3] =
     [("mf", "Matrix factorization"), ("tm", "Topic modeling"), ("ic", "Image classification")];
 const WANS: [(&str, &str); 3] = [("ec2-all", "EC2-ALL"), ("vc", "V/C WAN"), ("ss", "S/S WAN")];

@@ -69,7 +69,7 @@ pub struct CellRow {
     pub app: String,
     /// `ec2-all`, `vc` or `ss`, and in `elsewhere` others.
     pub wan: String,
-    /// `lan`, `bsp`, `ssp`, `asp-paper`, `asp`, `asp-async`, `local-steps` or `centralize`.
+    /// `lan`, `bsp`, `bsp-bandwidth`, `ssp`, `asp-paper`, `asp`, `asp-async`, `local-steps` or `centralize`.
     pub model: String,
     /// Virtual seconds to the LAN run's converged objective. `None` where it was not reached.
     pub time_s: Option<f64>,

@@ -66,8 +66,9 @@ impl Blocks {
                     };
                     Some(link.bandwidth.bits_per_second() - shares[other.index()])
                 });
-                let most = free.reduce(f64::min).unwrap_or_else(|| shares[dc.index()]);
-                shares[dc.index()] += (most - shares[dc.index()]).max(0.0) / 2.0;
+                let own = shares[dc.index()];
+                let most = free.reduce(f64::min).unwrap_or(own);
+                shares[dc.index()] += (most - own).max(0.0) / 2.0;
             }
         }
         Self::of_bandwidths(&shares)

@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::shipping::{self, dollars, dollars_waiting};
-use crate::paper::grid::{ASP, ASP_PAPER, AppWanPair, BSP, CENTRALIZE, Grid, LAN, pair_name};
+use crate::paper::grid::{
+    ASP, ASP_PAPER, AppWanPair, BETTER_BSP, BSP, CENTRALIZE, Grid, LAN, pair_name,
+};
 use crate::paper::records::CellRow;
 use crate::text::numbers;
 
@@ -61,6 +63,16 @@ pub(super) fn verdicts(grid: &Grid<'_>, the_papers_own: bool) -> Vec<Verdict> {
     verdicts.push(check_claim(grid, "asp costs no more than BSP", |pair| {
         against(grid, pair, BSP, dollars, "the dollars")
     }));
+    if grid.rows().iter().any(|row| row.model == BETTER_BSP) {
+        let claim = "asp takes no longer than BSP with blocks by bandwidth";
+        verdicts.push(check_claim(grid, claim, |pair| {
+            against(grid, pair, BETTER_BSP, |row| row.time_s, "the time")
+        }));
+        let claim = "asp costs no more than BSP with blocks by bandwidth";
+        verdicts.push(check_claim(grid, claim, |pair| {
+            against(grid, pair, BETTER_BSP, dollars, "the dollars")
+        }));
+    }
     verdicts.push(check_claim(grid, "asp takes no longer than ASP as published", |pair| {
         against(grid, pair, ASP_PAPER, |row| row.time_s, "the time")
     }));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::server::blocks::Blocks;
 use crate::server::config::{ExchangeRoute, ServerConfig};
 use crate::types::DcId;
 
@@ -46,7 +47,7 @@ impl Route {
         all.sort_unstable();
 
         let chunks = match &config.route {
-            ExchangeRoute::Homes => homes(own, &all, |home| config.blocks.range(parameters, home)),
+            ExchangeRoute::Homes => homes(own, &all, &config.blocks, parameters),
             ExchangeRoute::Ring(order) => ring(own, order, parameters),
             ExchangeRoute::Tree(parents) => tree(own, parents, parameters),
         };
@@ -90,13 +91,19 @@ impl Chunk {
     }
 }
 
-/// All data centers send their part of a block to its home, which sends the total back, chunk by chunk.
-fn homes(own: DcId, all: &[DcId], block: impl Fn(DcId) -> Range<usize>) -> Vec<Chunk> {
+/// All data centers send their part of a chunk to its home, which sends the total back.
+///
+/// The shard is cut into stripes, and each stripe into one chunk for each home. So a home has a sample of the whole shard:
+/// where workers change few parameters, they change some regions of the shard more than others.
+fn homes(own: DcId, all: &[DcId], blocks: &Blocks, parameters: usize) -> Vec<Chunk> {
     let others = || all.iter().copied().filter(move |dc| *dc != own);
-    let blocks = all.iter().flat_map(|home| {
-        let block = block(*home);
-        let count = pieces(block.len(), HOME_CHUNKS_MAX);
-        (0..count).map(move |piece| (*home, cut(&block, piece, count)))
+    let count = pieces(parameters / all.len(), HOME_CHUNKS_MAX);
+    let chunks = (0..count).flat_map(|piece| {
+        let stripe = cut(&(0..parameters), piece, count);
+        all.iter().map(move |home| {
+            let within = blocks.range(stripe.len(), *home);
+            (*home, stripe.start + within.start..stripe.start + within.end)
+        })
     });
     let chunk = |(home, range)| match home == own {
         true => Chunk { range, summed: all.to_vec(), up: None, down: others().collect() },
@@ -107,7 +114,7 @@ fn homes(own: DcId, all: &[DcId], block: impl Fn(DcId) -> Range<usize>) -> Vec<C
             down: Vec::new(),
         },
     };
-    blocks.map(chunk).collect()
+    chunks.map(chunk).collect()
 }
 
 /// One chunk for each data center. Its sum goes once around the ring, from the data center behind the one that it
@@ -163,10 +170,11 @@ fn cut(range: &Range<usize>, piece: usize, count: usize) -> Range<usize> {
     at(piece)..at(piece + 1)
 }
 
-/// The parameters of a chunk, at least, unless there are fewer. They are 4 KiB, against some 50 bytes of a frame.
+/// The parameters of a chunk, at least on average, unless there are fewer. They are 4 KiB, against some 50 bytes of a
+/// frame.
 const CHUNK_LEAST: usize = 1 << 10;
 
-/// The number of chunks of a home's block. The home sends the first totals while it receives the last parts.
+/// The number of chunks of a home. The home sends the first totals while it receives the last parts.
 const HOME_CHUNKS_MAX: usize = 32;
 
 /// The number of chunks in a tree. An exchange takes the time of as many more chunks as the longest path has links.

@@ -179,9 +179,9 @@ mod tests {
         for _ in 0..200 {
             let middle = (low * high).sqrt();
             if speed(parameters, middle, printed) < printed.speed {
-                low = middle
+                low = middle;
             } else {
-                high = middle
+                high = middle;
             }
         }
         high

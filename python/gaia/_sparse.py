@@ -61,6 +61,7 @@ def evaluated_rows(named: Mapping[str, Any] | None, tables: Sequence[str]) -> li
     for name in named or {}:
         if name not in tables:
             if not tables:
-                raise GaiaError(f"evaluate_rows names `{name}`, expected the weight of a gaia.torch.Embedding: of other tensors all is evaluated", 2)
+                expected = "expected the weight of a gaia.torch.Embedding: of other tensors all rows are evaluated"
+                raise GaiaError(f"evaluate_rows names `{name}`, {expected}", 2)
             raise unknown_name("evaluate_rows", name, tables)
     return [whole_numbers(name, (named or {}).get(name, ())) for name in tables]

@@ -36,8 +36,8 @@ def join_module(
     evaluated = evaluated_rows(evaluate_rows, [name for name, _ in tables])
     if tables and (sharded or (processes > 1 and named() is not None)):
         raise GaiaError(
-            f"{tables[0][0]} is a gaia.torch.Embedding, and the processes of a data center are one worker or share a model, expected one "
-            "process a worker, or torch.nn.Embedding",
+            f"{tables[0][0]} is a gaia.torch.Embedding, and the processes of a data center are one worker or share a model, expected "
+            "one process a worker, or torch.nn.Embedding",
             2,
         )
     check_row_state(optimizer)
@@ -126,7 +126,7 @@ def _sparse(tables: Sequence[tuple[str, Embedding]], evaluated: Sequence[Any]) -
             raise GaiaError(f"{name} was built outside of the run, expected the script to build gaia.torch.Embedding itself", 2)
         if table.weight.dtype != torch.float32:
             raise GaiaError(f"{name} holds {table.weight.dtype}, expected a gaia.torch.Embedding of single precision", 2)
-        table.join(name)
+        table._take_name(name)
         sparse.append((SparseTable(name, table.num_embeddings, table.embedding_dim, table.initial, rows), table))
     return sparse
 
@@ -218,7 +218,7 @@ class Module(Parameters):
             staging.load()
         for table, embedding in self._tables:
             hand = table.evaluated if evaluates else table.hand
-            embedding.hold(hand.ids, hand.values)
+            embedding._hold(hand.ids, hand.values)
         if self._rounded is not None:
             self._rounded.copy_(self.flat)
 

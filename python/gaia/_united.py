@@ -20,8 +20,8 @@ def united(needed: Rows | None, device: torch.device) -> Rows | None:
     counts = _gathered(torch.tensor([-1 if needed is None else len(needed)], device=device))
     if len(set(counts.tolist())) > 1:
         raise GaiaError(
-            "some processes of the data center name rows for a clock and others do not, expected loaders with equally many batches, and "
-            "the same rows={...}",
+            "some processes of the data center name rows for a clock and others do not, expected loaders with equally many batches, "
+            "and the same rows={...}",
             2,
         )
     return None if needed is None else [(number, _union(ids, device)) for number, ids in needed]

@@ -48,7 +48,9 @@ class Embedding(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         if num_embeddings < 1 or embedding_dim < 1 or not 0 <= std < float("inf") or not abs(mean) < float("inf"):
             raise GaiaError(
-                f"gaia.torch.Embedding({num_embeddings}, {embedding_dim}, mean={mean}, std={std}), expected rows, values and finite numbers", 2
+                f"gaia.torch.Embedding({num_embeddings}, {embedding_dim}, mean={mean}, std={std}), expected rows, values and finite "
+                "numbers",
+                2,
             )
         self.num_embeddings, self.embedding_dim, self.sparse = num_embeddings, embedding_dim, sparse
         seed = int(torch.randint(2**63 - 1, (), device="cpu"))
@@ -89,19 +91,19 @@ class Embedding(torch.nn.Module):  # type: ignore[misc]
         if not bool(in_hand.all()):
             row = int(input[~in_hand].reshape(-1)[0])
             raise GaiaError(
-                f'row {row} of {self._name} is not in hand, expected run(loader, rows={{"{self._name}": ...}}) to name the rows of a batch, '
-                f'and gaia.join(..., evaluate_rows={{"{self._name}": ...}}) those that evaluate(model) reads'
+                f'row {row} of {self._name} is not in hand, expected run(loader, rows={{"{self._name}": ...}}) to name the rows of a '
+                f'batch, and gaia.join(..., evaluate_rows={{"{self._name}": ...}}) those that evaluate(model) reads'
             )
         return functional.embedding(places, self.weight, sparse=self.sparse)
 
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}"
 
-    def join(self, name: str) -> None:
+    def _take_name(self, name: str) -> None:
         """Takes the name that the table has in its model."""
         self._name = name
 
-    def hold(self, ids: Any, values: Any) -> None:
+    def _hold(self, ids: Any, values: Any) -> None:
         """Takes other rows in hand: arrays of NumPy, of which a weight on a CPU becomes a view."""
         device = self.weight.device
         self._ids = torch.from_numpy(ids).to(device)
@@ -131,9 +133,9 @@ def check_row_state(optimizer: torch.optim.Optimizer) -> None:
         kept = [key for key, value in state.items() if isinstance(value, torch.Tensor) and value.ndim > 0]
         if table is not None and kept:
             raise GaiaError(
-                f"{type(optimizer).__name__} keeps {kept[0]} for each row of {table._name}, of which this worker holds the rows in hand, "
-                "expected an optimizer that keeps nothing: torch.optim.SGD without momentum for this table, and another optimizer for "
-                "the other parameters",
+                f"{type(optimizer).__name__} keeps {kept[0]} for each row of {table._name}, of which this worker holds the rows in "
+                "hand, expected an optimizer that keeps nothing: torch.optim.SGD without momentum for this table, and another optimizer "
+                "for the other parameters",
                 2,
             )
 

@@ -1,6 +1,6 @@
 //! `model = "auto"`: what the run chooses, beside the best of all candidates that `gaia plan` knows.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::sync::Arc;
 
@@ -54,8 +54,15 @@ fn check(app: &str, rate: f64, split: &str, wan: &str, scale: f64) -> (f64, f64,
     let decided = decide(&own, &application, 2, |_| {}).unwrap();
     // The choice stands in the place of the run file's own model, which is the first row.
     let chosen = own.clone().decided(decided.remote.clone(), String::new()).remote_toml();
+    let (own_keys, guard_keys) = chosen.split_once("[sync.remote.guard]").unwrap_or((&chosen, ""));
+    let pairs = |text: &str, prefix: &str| -> Vec<(String, String)> {
+        let lines = text.lines().filter_map(|line| line.split_once(" = "));
+        lines.map(|(key, value)| (format!("{prefix}{key}"), value.to_owned())).collect()
+    };
+    let chosen: Vec<(String, String)> =
+        pairs(own_keys, "").into_iter().chain(pairs(guard_keys, "guard.")).collect();
     let chosen: Vec<(&str, &str)> =
-        chosen.lines().filter_map(|line| line.split_once(" = ")).collect();
+        chosen.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let file = file.with_remote_settings(&chosen).unwrap();
     let request = Request { budget: 100, target: None, threads: 2, interrupted: None };
     let found = plan(&file, &application, &request, |_| {}).unwrap();

@@ -178,9 +178,9 @@ fn parts(facts: &Facts) -> bool {
 }
 
 /// The clocks between rounds that may be chosen.
-const STEPS: [u64; 5] = [2, 5, 10, 20, 40];
+const STEPS: [u64; 5] = [2, 4, 8, 16, 32];
 /// The settings of a form that are tried at most.
-const TRIED_OF_A_FORM: usize = 2;
+const TRIED_OF_A_FORM: usize = 3;
 /// A setting that is expected to take more than so many times the least is not tried. The clocks that a setting needs are known no
 /// better.
 const FAR: f64 = 3.0;

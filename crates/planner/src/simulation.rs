@@ -111,7 +111,9 @@ pub(crate) fn compare(
     let longer = longer(&trials, (target, held), most);
     let again = simulate(&candidates, &longer, application, request, given, &on_step)?;
     for (trial, longer) in trials.iter_mut().zip(again) {
-        *trial = longer.unwrap_or_else(|| std::mem::replace(trial, Trial::Diverged));
+        if let Some(longer) = longer {
+            *trial = longer;
+        }
     }
     let momentum = application.momentum();
     let rows: Vec<PlanRow> = candidates

@@ -127,7 +127,6 @@ fn local_steps_add_up_what_counts_and_average_what_does_not() {
         combine: Combine::Sum,
         outer: Outer::Plain,
         outer_learning_rate: 1.0,
-        density: 1.0,
         ..LocalStepsConfig::default()
     };
     assert_eq!(counts.remote, RemoteSync::LocalSteps(sum));

@@ -423,7 +423,7 @@ fn a_synchronisation_model_with_a_wrong_setting() {
         run(
             "model = \"asp\"\nthreshold = 0.01",
             "model = \"local-steps\"\ndensity = «0.0",
-            &["`sync.remote.density` is `0`", "a share above 0, at most 1"],
+            &["`sync.remote.density` is `0.0`", "a share above 0, at most 1"],
         ),
         run(
             "model = \"asp\"\nthreshold = 0.01",

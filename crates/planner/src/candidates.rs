@@ -22,7 +22,7 @@ pub(crate) struct Candidate {
 struct Entry(&'static str, &'static [&'static str]);
 
 /// Every candidate. Those that come to the same settings in a run are simulated once.
-const CANDIDATES: [Entry; 12] = [
+const CANDIDATES: [Entry; 13] = [
     Entry("bsp", &["model = \"bsp\""]),
     Entry("ssp 1", &["model = \"ssp\"", "staleness = 1"]),
     Entry("tap", &["model = \"tap\""]),
@@ -30,6 +30,7 @@ const CANDIDATES: [Entry; 12] = [
     Entry("asp, guard", &["model = \"asp\"", "guard = {}"]),
     Entry("rounds", &["model = \"local-steps\""]),
     Entry("rounds 2", &["model = \"local-steps\"", "steps = 2"]),
+    Entry("rounds, 10 %", &["model = \"local-steps\"", "density = 0.1"]),
     Entry("rounds, 3 %", &["model = \"local-steps\"", "density = 0.03"]),
     Entry("rounds 10", &["model = \"local-steps\"", "steps = 10", "overlap = 0"]),
     Entry("rounds 10, overlap", &["model = \"local-steps\"", "steps = 10", LEAST_OVERLAP]),

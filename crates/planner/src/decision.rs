@@ -113,7 +113,8 @@ fn asp(facts: &Facts) -> Estimate {
 }
 
 fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
-    let density = if facts.deltas_are_counts { 1.0 } else { LocalStepsConfig::default().density };
+    let is_network = facts.changed_share > DENSE && !facts.deltas_are_counts;
+    let density = if is_network { SPARSE } else { 1.0 };
     let round = exchange_s(facts, ValueFormat::Int4, steps, density);
     let clock = facts.clock_s;
     let seconds = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX));
@@ -177,6 +178,8 @@ fn parts(facts: &Facts) -> bool {
     facts.changed_share > DENSE && skewed(facts) > ASP_SKEWED_MAX
 }
 
+/// The density of rounds of a dense model, which needs as many clocks as all changes do (docs/src/remote-models.md).
+const SPARSE: f64 = 0.1;
 /// The clocks between rounds that may be chosen.
 const STEPS: [u64; 5] = [2, 4, 8, 16, 32];
 /// The settings of a form that are tried at most.

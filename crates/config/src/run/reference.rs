@@ -169,7 +169,7 @@ const NO_DEFAULT: [&str; 12] = [
     "examples_per_second",
     "features",
     "model",
-    "overlap",
+    "ring",
     "script",
     "settings",
     "shape",

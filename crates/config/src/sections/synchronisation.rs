@@ -209,8 +209,7 @@ fn guard(checks: &Checks<'_>, config: &GuardConfig) -> Result<(), Problem> {
 
 /// Makes local steps add up the changes of `app`, whose deltas are counts.
 ///
-/// Keys that the file leaves out get the values that add up. A key with another value is an error. All changes are sent
-/// unless the file has a density: changes of counts are sparse already, and a part of a move leaves a token in two topics.
+/// Keys that the file leaves out get the values that add up. A key with another value is an error.
 pub(crate) fn add_up(root: &Node, app: &str, remote: &mut RemoteSync) -> Result<(), Problem> {
     let RemoteSync::LocalSteps(config) = remote else { return Ok(()) };
     let rate = config.outer_learning_rate;
@@ -228,9 +227,6 @@ pub(crate) fn add_up(root: &Node, app: &str, remote: &mut RemoteSync) -> Result<
     config.combine = Combine::Sum;
     config.outer = Outer::Plain;
     config.outer_learning_rate = 1.0;
-    if root.at("sync.remote.density").is_none() {
-        config.density = 1.0;
-    }
     Ok(())
 }
 

@@ -8,9 +8,9 @@ use super::{BlockShares, GuardConfig, Overlap, ValueFormat};
 /// The settings of remote local steps. Data centers train on their own copies and combine their changes periodically.
 ///
 /// The defaults were chosen for eleven regions with networks, factorisation and topics, on even and on skewed data
-/// (`docs/src/remote-models.md` has the table). A density of 0.1 needs as many clocks as rounds that send all changes, for
-/// about half of their bytes. At 0.03 it is a third of the bytes, but more clocks, and topics do not converge. An outer
-/// momentum of 0.9 is faster at small learning rates, and diverges at large ones.
+/// (`docs/src/remote-models.md` has the table). Networks need as many clocks with a density of 0.1, for about half of the
+/// bytes, but factorisation can need twice as many. An outer momentum of 0.9 is faster at small learning rates, and diverges
+/// at large ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LocalStepsConfig {
@@ -22,8 +22,7 @@ pub struct LocalStepsConfig {
     pub overlap: Overlap,
     /// The share of the parameters that a data center sends in a round, above 0 and at most 1: those of which it owes
     /// the largest changes. What it does not send it owes to later rounds, apart from its copy (error feedback, as in
-    /// SparseLoCo, Sarfi et al., 2025). Statistics are always sent. At 1 all changes are sent, the
-    /// default of applications whose deltas are counts.
+    /// SparseLoCo, Sarfi et al., 2025). Statistics are always sent. At 1 all changes are sent.
     ///
     /// The drain delivers what is owed, except that the mean of copies leaves it out with `combine = "mean"`.
     pub density: f64,
@@ -73,7 +72,7 @@ impl Default for LocalStepsConfig {
             steps: 5,
             fragments: 1,
             overlap: Overlap::Auto,
-            density: 0.1,
+            density: 1.0,
             combine: Combine::Mean,
             outer: Outer::Nesterov,
             outer_learning_rate: 0.7,

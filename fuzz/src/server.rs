@@ -230,7 +230,7 @@ impl Node {
 /// Every way to synchronise that has a protocol of its own.
 fn models() -> [RemoteSync; 7] {
     let guard = || Some(GuardConfig { every: 1, ..GuardConfig::default() });
-    let steps = LocalStepsConfig { steps: 2, ..LocalStepsConfig::default() };
+    let steps = LocalStepsConfig { steps: 2, density: 0.1, ..LocalStepsConfig::default() };
     [
         RemoteSync::Bsp(BspConfig::default()),
         RemoteSync::Ssp(SspConfig {

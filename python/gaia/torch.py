@@ -83,7 +83,7 @@ class Embedding(torch.nn.Module):  # type: ignore[misc]
         """
         if self._ids is None:
             return functional.embedding(input, self.weight, sparse=self.sparse)
-        places = torch.searchsorted(self._ids, input.contiguous())
+        places = torch.searchsorted(self._ids, input.contiguous().long())
         in_hand = places < len(self._ids)
         if len(self._ids) > 0:
             places = places.clamp(max=len(self._ids) - 1)
@@ -120,6 +120,10 @@ class Embedding(torch.nn.Module):  # type: ignore[misc]
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:
         if self._ids is None:
             super()._load_from_state_dict(state_dict, prefix, *arguments)
+        elif prefix + "weight" in state_dict:
+            raise GaiaError(
+                f"{prefix}weight: this worker holds the rows in hand of the table, expected no values of it: load them before gaia.join", 2
+            )
 
 
 def check_row_state(optimizer: torch.optim.Optimizer) -> None:

@@ -306,7 +306,7 @@ def test_the_command_line_plans_for_a_script(tmp_path):
     settings = ["--set", "compute.examples_per_second=20000", "--budget", "20", "--json"]
     ended = command("plan", run, "--script", script, *settings, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
-    plan = json.loads(ended.stdout[ended.stdout.index("{"):])
+    plan = json.loads(ended.stdout)
     verdicts = {row["candidate"]: row["verdict"]["is"] for row in plan["rows"]}
     assert plan["rows"][0]["is_own"] and {"bsp", "rounds 10"} <= verdicts.keys(), verdicts
     assert plan["choice"]["candidate"] in verdicts and "reached" in verdicts.values()

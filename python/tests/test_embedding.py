@@ -101,6 +101,12 @@ def test_the_model_of_the_run_has_the_whole_table(three, driver):
     assert 0 < unchanged.sum() < ROWS and abs(initial.mean() - 0.2) < 0.01 and abs(initial.std() - 0.1) < 0.01
 
 
+def test_updates_of_rows_in_hand_are_shared_under_asp(three):
+    settings = {"sync.remote.model": "asp", "sync.remote.threshold": 0.01, "stop.clocks": 1000}
+    result = gaia.simulate(trains({}), three, set=settings)
+    assert result["objective"] < 0.9 * result.progress[0]["objective"]
+
+
 def test_alone_the_table_is_whole(tmp_path):
     torch.manual_seed(3)
     model = Model(gaia.torch.Embedding(ROWS, WIDTH))

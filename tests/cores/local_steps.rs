@@ -368,6 +368,37 @@ fn homes_are_told_which_parameters_change_though_parts_do_not_show_them() {
 }
 
 #[test]
+fn runs_of_changed_parameters_that_cannot_be_are_refused_and_change_nothing() {
+    let from = DcId(1);
+    let config = LocalStepsConfig {
+        combine: Combine::Mean,
+        density: 0.5,
+        ..local_steps(3, ValueFormat::F32)
+    };
+    let remote = RemoteSync::LocalSteps(config);
+    let mut cluster = Cluster::new(&Setup { data_centers: 2, ..Setup::new(remote) });
+    let header = BulkHeader { clock: Clock(3), ..header(BulkKind::Changed, 1) };
+
+    // The home's block is the parameters 0 to 3.
+    let cases = [(1, 0.0, 3), (1, 1.5, 3), (1, -1.0, 3), (1, 4.0, 3), (0, 1e9, 4)];
+    for (first, found, most) in cases {
+        let before = state(&cluster);
+        let runs = Changes::Sparse { indexes: &[first], values: &[found] };
+        let given = cluster.give(1, 0, Lane::Data, bulk(&header, runs)).unwrap_err();
+        let expected = PeerError::PeerSentWrongRun { from, first: first as usize, found, most };
+        assert_eq!(given.to_string(), expected.to_string());
+        assert_eq!(state(&cluster), before);
+    }
+
+    let overlapping = Changes::Sparse { indexes: &[0, 1], values: &[2.0, 2.0] };
+    let given = cluster.give(1, 0, Lane::Data, bulk(&header, overlapping));
+    let expected = PeerError::PeerSentWrongRun { from, first: 1, found: 2.0, most: 3 };
+    assert_eq!(given, Err(expected));
+    let apart = Changes::Sparse { indexes: &[0, 2], values: &[2.0, 2.0] };
+    cluster.give(1, 0, Lane::Data, bulk(&header, apart)).unwrap();
+}
+
+#[test]
 fn frames_out_of_turn_are_refused_by_name() {
     let from = DcId(1);
     let one = Changes::Sparse { indexes: &[2], values: &[1.0] };

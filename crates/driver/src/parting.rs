@@ -49,11 +49,13 @@ pub struct Look {
 pub struct Lost(pub f64);
 
 impl Parting {
-    /// What a run looks at: copies under ASP without a guard, where they are in one process.
+    /// What a run looks at: copies under ASP without a guard, where they are in one process. Not those of scripts: an
+    /// evaluation is the user's own code, which may act on what it finds.
     pub(crate) fn of(plan: &Plan) -> Self {
         let unguarded = matches!(&plan.remote, RemoteSync::Asp(asp) if asp.guard.is_none());
         let is_watched =
             unguarded && plan.driver != DriverKind::Real && !plan.topology.links.is_empty();
+        let is_watched = is_watched && plan.external().is_none();
         Self { next: is_watched.then_some(FIRST_LOOK), looks: 0, found: None }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::candidates::Candidate;
-use super::decision::{exchange_s, shortlist, skewed};
+use super::decision::{MOMENTUM, exchange_s, shortlist, skewed};
 use super::simulation::compare;
 use super::{Facts, PlannerError, Request, Step};
 use gaia_config::Plan;
@@ -31,9 +31,14 @@ pub fn decide(
     threads: usize,
     on_step: impl Fn(&Step<'_>) + Sync,
 ) -> Result<Decided, PlannerError> {
+    if application.layout().has_sparse_tables() {
+        return Err(PlannerError::SparseTables);
+    }
     let facts = Facts::measure(plan, application).map_err(PlannerError::Iteration)?;
     let found = said(&facts);
-    let remotes = shortlist(&facts);
+    // The guard measures nothing of a script's copies.
+    let is_measured = |remote: &RemoteSync| plan.external().is_none() || remote.guard().is_none();
+    let remotes: Vec<RemoteSync> = shortlist(&facts).into_iter().filter(is_measured).collect();
     if let [only] = remotes.as_slice() {
         let why = if facts.has_members {
             "Data centers may join or leave, which only models that send updates allow."
@@ -96,7 +101,7 @@ fn name(remote: &RemoteSync) -> String {
     match remote {
         RemoteSync::LocalSteps(config) => {
             let momentum = match config.outer_momentum {
-                0.9 => ", momentum",
+                MOMENTUM => ", momentum",
                 _ => "",
             };
             format!("rounds {}, overlap {}{momentum}", config.steps, config.most_overlap())

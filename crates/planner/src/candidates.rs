@@ -55,6 +55,11 @@ pub(crate) fn candidates(
     clock: Duration,
 ) -> Result<Vec<Candidate>, ConfigError> {
     let own = file.plan()?;
+    let is_script = own.external().is_some();
+    let adds_up = match &own.app {
+        Some(app) => app.deltas_are_counts(),
+        None => false,
+    };
     let (topology, is_local_steps) = (own.topology.clone(), "model = \"local-steps\"");
     let mut known = Vec::new();
     if own.decision != Decision::Open {
@@ -73,8 +78,12 @@ pub(crate) fn candidates(
             let steps = steps_of(lines);
             *overlap = format!("overlap = {}", least_overlap(round, clock, steps));
         }
-        // One data center has no rounds, no mirrors and no guard.
-        if topology.links.is_empty() && (lines[0] == is_local_steps || *name != *"bsp") {
+        // One data center has no rounds, no mirrors and no guard. The guard measures nothing of a script's copies, and where
+        // changes add up there is no outer momentum.
+        let is_alone = topology.links.is_empty() && (lines[0] == is_local_steps || *name != *"bsp");
+        let has_no_effect = (is_script && lines.contains(&"guard = {}"))
+            || (adds_up && lines.contains(&"outer_momentum = 0.9"));
+        if is_alone || has_no_effect {
             continue;
         }
 

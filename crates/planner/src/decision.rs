@@ -206,7 +206,7 @@ const SKEWED_STEP: f64 = 0.05;
 const SKEWED_OVERLAP: f64 = 0.9;
 /// A large outer momentum without overlap, and the clocks with it relative to those with the default: 0.4 to 0.65 for
 /// perceptrons, while a logistic regression at a large rate diverges.
-const MOMENTUM: f64 = 0.9;
+pub(crate) const MOMENTUM: f64 = 0.9;
 const MOMENTUM_GAIN: f64 = 0.65;
 /// The data centers for which the figures of sparse models hold. Over eleven, factorisation diverges with overlapped rounds of 10.
 const CROWD: f64 = 3.0;

@@ -38,6 +38,11 @@ pub enum PlannerError {
     /// The application cannot run the first iterations, or evaluate what they lead to.
     #[error("the first iterations: {0}")]
     Iteration(ApplicationError),
+    /// The run chooses its remote model, and the application has tables of which workers hold some rows.
+    #[error(
+        "`sync.remote.model` is `auto`, expected the name of a model: workers hold some rows of a table, and copies that train alone need all"
+    )]
+    SparseTables,
     /// A simulation failed.
     #[error("simulating {candidate}: {error}")]
     Simulation {

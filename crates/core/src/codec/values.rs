@@ -21,8 +21,8 @@ pub enum ValueFormat {
     Int8,
     /// 17 bytes for 32 values. The error is at most 1/7 of the largest of them.
     Int4,
-    /// 9 bytes for 32 values, each of which is 0 or the block's scale with either sign. The error is at most half of the
-    /// largest of them. For sparse rounds, whose values differ little in size and whose errors follow in later rounds.
+    /// 9 bytes for 32 values, each of which is 0 or the block's scale with either sign. The error is at most 0.71
+    /// of the largest of them. For sparse rounds, whose values differ little in size and whose errors follow in later rounds.
     Int2,
 }
 

@@ -366,7 +366,10 @@ fn remote(
             RemoteSync::LocalSteps(LocalStepsConfig {
                 steps,
                 fragments: 1 + one_of(steps.min(3)),
-                overlap: Overlap::Clocks(one_of(steps)),
+                overlap: match one_of(steps + 1) {
+                    clocks if clocks == steps => Overlap::Auto,
+                    clocks => Overlap::Clocks(clocks),
+                },
                 combine: if one_of(3) == 0 { Combine::Mean } else { Combine::Sum },
                 outer: if one_of(3) == 0 { Outer::Nesterov } else { Outer::Plain },
                 outer_learning_rate: 1.0,
@@ -385,7 +388,7 @@ fn remote(
             link_share: [0.2, 1.0][one_of(2) as usize],
             overlay: [OverlayKind::Mesh, OverlayKind::Groups, OverlayKind::Tree]
                 [one_of(3) as usize],
-            values: ValueFormat::ALL[one_of(4) as usize],
+            values: ValueFormat::ALL[one_of(ValueFormat::ALL.len() as u64) as usize],
             blocks,
             selective_barrier: if one_of(2) == 0 { Brake::On } else { Brake::Off },
             barrier_deadline: DurationSetting(Duration::from_millis(500 + 2_000 * one_of(3))),

@@ -375,11 +375,18 @@ impl Exchange {
         if found != expected {
             return Err(PeerError::PeerSentWrongClock { from, found, expected });
         }
-        if found >= below {
-            return Err(PeerError::PeerSentEarlyClock { from, found, below });
+        let awaits_part = header.kind == BulkKind::Total && self.has_queued_part(found, chunk);
+        if found >= below || awaits_part {
+            return Err(PeerError::PeerSentEarlyClock { from, found, below: below.min(found) });
         }
         check_span(from, changes, &self.route.chunks()[chunk].range)?;
         Ok(chunk)
+    }
+
+    /// Whether this data center's part of a chunk, which the total of that clock includes, has yet to leave.
+    fn has_queued_part(&self, clock: Clock, chunk: usize) -> bool {
+        let mut jobs = self.links.values().flat_map(|link| &link.jobs);
+        jobs.any(|job| job.kind == BulkKind::Partial && job.clock == clock && job.chunk == chunk)
     }
 
     /// The chunks of which a data center sends frames of a kind to this one.

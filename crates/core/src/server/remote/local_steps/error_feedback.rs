@@ -86,7 +86,7 @@ persist! {
 }
 
 /// How many of a block's weights a sparse round sends, at least 1.
-pub(super) fn count_of(density: f64, parameters: usize) -> usize {
+fn count_of(density: f64, parameters: usize) -> usize {
     ((density * parameters as f64).ceil() as usize).max(1)
 }
 

@@ -464,11 +464,15 @@ impl LocalSteps {
         let block = self.rounds.block(fragment, self.id.dc);
         check_span(from, changes, &block)?;
 
-        let mut wrong = Ok(());
+        // Runs of one frame do not overlap, so that a frame costs no more than the block.
+        let (mut wrong, mut end) = (Ok(()), block.start);
         changes.for_each(|first, found| {
             let most = block.end - first;
-            if found < 1.0 || found > most as f32 || found.fract() != 0.0 || found.is_nan() {
+            let is_whole = found >= 1.0 && found.fract() == 0.0;
+            if first < end || !is_whole || found as usize > most {
                 wrong = Err(PeerError::PeerSentWrongRun { from, first, found, most });
+            } else {
+                end = first + found as usize;
             }
         });
         wrong?;
@@ -675,7 +679,8 @@ impl LocalSteps {
         residuals
     }
 
-    /// A copy, with what it owes where changes add up, such as counts: so often that the mean of copies has all of it.
+    /// A copy, with what it and the steps of its home blocks owe where changes add up, such as counts: so often that the
+    /// mean of copies has all of it.
     /// Where rounds agree on a mean, what is owed stays out: a network that is trained with momentum is worse with all of it
     /// at once.
     fn with_owed(&self, copy: &[f32]) -> Vec<f32> {
@@ -684,6 +689,12 @@ impl LocalSteps {
             let copies = self.rounds.data_centers as f32;
             for (value, owed) in values.iter_mut().zip(error_feedback.owed()) {
                 add_change(value, copies * owed);
+            }
+            for (fragment, outer) in self.outer.iter().enumerate() {
+                let block = self.rounds.block(fragment, self.id.dc);
+                for (value, lost) in values[block].iter_mut().zip(outer.lost()) {
+                    add_change(value, copies * lost);
+                }
             }
         }
         values

@@ -48,8 +48,8 @@ impl OuterStep {
 
     /// The rounded step for a round's change. The block begins at the parameter `start`.
     ///
-    /// If rounds are sparse, the step has at most as many parameters as the change: those that are owed the most. The
-    /// others are owed to later rounds, since momentum moves parameters that a round does not change, too.
+    /// If rounds are sparse, the step has at most as many weights as the change: those that are owed the most. The rest
+    /// is owed to later rounds, since momentum moves weights that a round does not change, too.
     pub(super) fn step(&mut self, change: &[f32], start: usize) -> Part {
         for TablePart { range, is_statistics } in &self.tables {
             let lost = &mut self.lost[range.clone()];
@@ -66,7 +66,9 @@ impl OuterStep {
             }
         }
         if self.is_sparse {
-            let count = change.iter().filter(|change| **change != 0.0).count();
+            let weights = self.tables.iter().filter(|table| !table.is_statistics);
+            let changes = weights.flat_map(|table| &change[table.range.clone()]);
+            let count = changes.filter(|change| **change != 0.0).count();
             return Part::take_largest(&mut self.lost, start, count, &self.tables, self.format);
         }
         Part::take(&mut self.lost, start, self.format)

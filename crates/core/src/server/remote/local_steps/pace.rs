@@ -91,7 +91,10 @@ impl Pace {
         let [correction, step] = std::mem::take(&mut measured.squares[fragment]);
         if let Some(begun) = measured.begun[fragment].take() {
             remember(&mut measured.rounds, now.since(begun));
-            remember(&mut measured.corrections, (correction / step.max(f64::MIN_POSITIVE)).sqrt());
+            let correction = (correction / step.max(f64::MIN_POSITIVE)).sqrt();
+            // A copy that has diverged is corrected without bound.
+            let correction = if correction.is_nan() { f64::INFINITY } else { correction };
+            remember(&mut measured.corrections, correction);
         }
     }
 
@@ -129,7 +132,10 @@ persist! {
         fn walk(Self { configured: _, shows_correction: _, measured, overlaps }, walk, ()) {
             let fragments = overlaps.len();
             walk.record_that("pace", measured, |found, _| {
-                found.begun.len() == fragments && found.squares.len() == fragments
+                let remembered = [found.clocks.len(), found.rounds.len(), found.corrections.len()];
+                found.begun.len() == fragments
+                    && found.squares.len() == fragments
+                    && remembered.iter().all(|count| *count <= REMEMBERED)
             })?;
             walk.record_that("overlaps", overlaps, |found, _| found.len() == fragments)
         }

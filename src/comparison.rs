@@ -32,9 +32,9 @@ pub struct Variant {
 impl ComparisonPlan {
     /// Each remote model over each WAN.
     ///
-    /// A remote model is named as `[sync.remote] model` names it, or `bsp-ring` or `bsp-tree`. The run file's settings hold for its own model; the
-    /// others run with their defaults, and SSP with a staleness of 1. A WAN is [`LAN`], a shipped topology's name, or a
-    /// file relative to the working directory. Without any, it is the run file's own.
+    /// A remote model is named as `[sync.remote] model` names it, or `bsp-ring` or `bsp-tree`. The run file's settings
+    /// hold for its own model; the others run with their defaults, and SSP with a staleness of 1. A WAN is [`LAN`], a
+    /// shipped topology's name, or a file relative to the working directory. Without any, it is the run file's own.
     ///
     /// # Errors
     /// The first mistake in the run file, or in what it becomes with one of the models or WANs.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use assert_cmd::Command;
 use gaia_config::{Override, RunFile};
 use gaia_core::application::Application;
+use gaia_core::sync::RemoteSync;
 use gaia_planner::{Request, decide, plan};
 use gaia_report::plan::PlanFile;
 use gaia_telemetry::Summary;
@@ -73,8 +74,10 @@ fn check(app: &str, rate: f64, split: &str, wan: &str, scale: f64) -> (f64, f64,
     let bytes =
         own.wan_bytes_to_target.unwrap_or(0) as f64 / best.wan_bytes_to_target.unwrap() as f64;
     let settings = match &decided.remote {
-        gaia_core::sync::RemoteSync::LocalSteps(config) => {
-            format!("rounds {} overlap {}", config.steps, config.most_overlap())
+        RemoteSync::LocalSteps(config) => {
+            let (steps, overlap) = (config.steps, config.most_overlap());
+            let (density, momentum) = (config.density, config.outer_momentum);
+            format!("rounds {steps}, overlap {overlap}, density {density}, momentum {momentum}")
         }
         other => other.name().into(),
     };

@@ -1,4 +1,5 @@
-//! The remote model of a run that leaves it to the program: measured facts lead to a shortlist, and a short trial to one of it.
+//! The remote model of a run that leaves it to the program: measured facts lead to a shortlist, and a short trial to
+//! one of it.
 
 use std::sync::Arc;
 

@@ -78,8 +78,8 @@ pub(crate) fn candidates(
             let steps = steps_of(lines);
             *overlap = format!("overlap = {}", least_overlap(round, clock, steps));
         }
-        // One data center has no rounds, no mirrors and no guard. The guard measures nothing of a script's copies, and where
-        // changes add up there is no outer momentum.
+        // One data center has no rounds, no mirrors and no guard. The guard measures nothing of a script's copies, and
+        // where changes add up there is no outer momentum.
         let is_alone = topology.links.is_empty() && (lines[0] == is_local_steps || *name != *"bsp");
         let has_no_effect = (is_script && lines.contains(&"guard = {}"))
             || (adds_up && lines.contains(&"outer_momentum = 0.9"));
@@ -139,8 +139,8 @@ pub(crate) fn least_overlap(round: Duration, clock: Duration, steps: u64) -> u64
     (clocks as u64).min(steps - 1)
 }
 
-/// The time of one exchange of all parameters between all data centers: parts to the home of each block, and totals back, over
-/// equal blocks, each over links of their own.
+/// The time of one exchange of all parameters between all data centers: parts to the home of each block, and totals
+/// back, over equal blocks, each over links of their own.
 pub(crate) fn round_time(topology: &Topology, parameters: usize, format: ValueFormat) -> Duration {
     let block = parameters as f64 * bytes_per_value(format) / topology.data_centers.len() as f64;
     let way = topology

@@ -9,11 +9,11 @@ pub(crate) struct Choosable<'a> {
     pub(crate) toml: &'a str,
 }
 
-/// The candidate that is first at the target. Among those that are about as fast, the one with the least cost, if there are
-/// prices, or else with the fewest bytes.
+/// The candidate that is first at the target. Among those that are about as fast, the one with the least cost, if there
+/// are prices, or else with the fewest bytes.
 ///
-/// Candidates that reached the target come before those that were extrapolated, and these before the others, of which the one
-/// with the lowest objective is chosen.
+/// Candidates that reached the target come before those that were extrapolated, and these before the others, of which
+/// the one with the lowest objective is chosen.
 pub(crate) fn choose(candidates: &[Choosable<'_>], budget: u64) -> Option<Choice> {
     let with = |verdict: Verdict| {
         let all = candidates.iter().filter(move |candidate| candidate.row.verdict == verdict);

@@ -9,8 +9,8 @@ use gaia_core::types::{Clock, Deltas, ModelLayout, TableRows};
 /// The work of a clock in the first data center: the mean of the first clocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClockWork {
-    /// The time that a worker computes, by the run's cost model without its jitter and its slow data centers. The longest of
-    /// the workers.
+    /// The time that a worker computes, by the run's cost model without its jitter and its slow data centers. The
+    /// longest of the workers.
     pub compute: Duration,
     /// Parameters that a worker reads. The most of the workers.
     pub read: usize,
@@ -21,8 +21,8 @@ pub struct ClockWork {
 }
 
 impl ClockWork {
-    /// Runs the first iterations of each worker of the first data center, all on the initial model. Mini-batches differ in
-    /// size, so that one iteration does not say it.
+    /// Runs the first iterations of each worker of the first data center, all on the initial model. Mini-batches differ
+    /// in size, so that one iteration does not say it.
     ///
     /// # Errors
     /// Where an iteration fails.

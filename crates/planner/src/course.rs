@@ -26,8 +26,8 @@ impl Course<'_> {
         self.0.len().checked_sub(1).map_or(f64::NAN, |last| self.held_at(last))
     }
 
-    /// The first evaluation that meets the target: by itself, as a run with that target stops, or, if it must be `held`, by
-    /// the mean that [`Self::held`] is.
+    /// The first evaluation that meets the target: by itself, as a run with that target stops, or, if it must be
+    /// `held`, by the mean that [`Self::held`] is.
     pub(crate) fn crossing(&self, target: f64, held: bool) -> Option<Crossing> {
         let meets = |at: &usize| match held {
             true => *at + 1 >= HELD && self.held_at(*at) <= target,
@@ -38,8 +38,8 @@ impl Course<'_> {
         Some(Crossing { time_s, clocks: clock, wan_bytes })
     }
 
-    /// Where the objective would meet the target if it went on as a power of the clock, as in its second half. `None` where
-    /// it does not fall there, or would need over [`FAR`] times the clocks.
+    /// Where the objective would meet the target if it went on as a power of the clock, as in its second half. `None`
+    /// where it does not fall there, or would need over [`FAR`] times the clocks.
     pub(crate) fn extrapolated(&self, target: f64) -> Option<Crossing> {
         let last = self.0.len().checked_sub(2 * HELD)? + 2 * HELD - 1;
         let half = last.div_ceil(2);

@@ -1,9 +1,10 @@
 //! Which remote models a run tries that leaves its own to the program (`model = "auto"`): arithmetic over its facts.
 //!
-//! Every setting that may be chosen has two figures. What a clock takes follows from the clock within a data center, the
-//! bytes that the setting sends over the slowest link, and the round trip. How many clocks it needs, relative to BSP, follows
-//! from nothing that is known before a run: measured comparisons give it roughly, which are named beside the constants.
-//! Settings whose product is far above the least are left out. Where the first figure alone decides, one is left.
+//! Every setting that may be chosen has two figures. What a clock takes follows from the clock within a data center,
+//! the bytes that the setting sends over the slowest link, and the round trip. How many clocks it needs, relative to
+//! BSP, follows from nothing that is known before a run: measured comparisons give it roughly, which are named beside
+//! the constants. Settings whose product is far above the least are left out. Where the first figure alone decides, one
+//! is left.
 
 use super::Facts;
 use super::candidates::{bytes_per_value, least_overlap};
@@ -88,8 +89,8 @@ fn bsp(facts: &Facts) -> Estimate {
     }
 }
 
-/// ASP waits for nobody; what it sends is late. Lateness is the clocks that the round trip takes, and those that the slowest
-/// link takes for the whole model.
+/// ASP waits for nobody; what it sends is late. Lateness is the clocks that the round trip takes, and those that the
+/// slowest link takes for the whole model.
 fn asp(facts: &Facts) -> Estimate {
     let clock_s = facts.clock_s.max(f64::MIN_POSITIVE);
     let round_trip = facts.rtt_s / 2.0 / clock_s;
@@ -113,10 +114,12 @@ fn asp(facts: &Facts) -> Estimate {
 }
 
 fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
-    let is_network = facts.changed_share > DENSE && !facts.deltas_are_counts;
-    let density = if is_network { SPARSE } else { 1.0 };
-    let round = exchange_s(facts, ValueFormat::Int4, steps, density);
     let clock = facts.clock_s;
+    let is_network = facts.changed_share > DENSE && !facts.deltas_are_counts;
+    let sent_s = exchange_s(facts, ValueFormat::Int4, steps, 1.0) - facts.rtt_s;
+    let is_slow = sent_s > BYTES_FREE * clock * steps as f64;
+    let density = if is_network && is_slow { SPARSE } else { 1.0 };
+    let round = exchange_s(facts, ValueFormat::Int4, steps, density);
     let seconds = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX));
     let overlap = match form {
         Form::Overlapped => least_overlap(seconds(round), seconds(clock), steps),
@@ -153,8 +156,8 @@ fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
     Estimate { remote: RemoteSync::LocalSteps(config), clock_s: clock + waited, clocks }
 }
 
-/// Seconds of an exchange of the changes of so many clocks, between all data centers through the homes of equal blocks. Of the
-/// parameters of the model at most a share of `density` is sent.
+/// Seconds of an exchange of the changes of so many clocks, between all data centers through the homes of equal blocks.
+/// Of the parameters of the model at most a share of `density` is sent.
 pub(crate) fn exchange_s(facts: &Facts, format: ValueFormat, clocks: u64, density: f64) -> f64 {
     let data_centers = facts.data_centers as f64;
     let part = (facts.changed_share * clocks as f64).min(density);
@@ -178,14 +181,17 @@ fn parts(facts: &Facts) -> bool {
     facts.changed_share > DENSE && skewed(facts) > ASP_SKEWED_MAX
 }
 
-/// The density of rounds of a dense model, which needs as many clocks as all changes do (docs/src/remote-models.md).
+/// The density of rounds of a dense model whose bytes matter. It needs as many clocks as all changes do, or up to a
+/// fifth more (docs/src/remote-models.md).
 const SPARSE: f64 = 0.1;
+/// The share of the clocks between two rounds that sending all changes may take without a density.
+const BYTES_FREE: f64 = 0.1;
 /// The clocks between rounds that may be chosen.
 const STEPS: [u64; 5] = [2, 4, 8, 16, 32];
 /// The settings of a form that are tried at most.
 const TRIED_OF_A_FORM: usize = 3;
-/// A setting that is expected to take more than so many times the least is not tried. The clocks that a setting needs are known no
-/// better.
+/// A setting that is expected to take more than so many times the least is not tried. The clocks that a setting needs
+/// are known no better.
 const FAR: f64 = 3.0;
 
 /// What copies lose on others' examples where data is alike: at most 2.5 % in 24 measured runs of six applications
@@ -194,13 +200,15 @@ const SKEW_NOISE: f64 = 0.03;
 /// The same where each data center has labels of its own: 16 to 180 % over three regions in the same runs.
 const SKEW_FULL: f64 = 0.3;
 
-/// Clocks of rounds relative to BSP: `BASE · (1 + STEP · (steps - 1)) · (1 + OVERLAP · overlap / steps)`. The outer momentum is
-/// ahead of BSP at the rates that run files have: perceptrons and factorisation over two and three regions need 0.71 to 0.93 of its
-/// clocks with 4 steps, 0.7 to 1.0 with 10, and 1.0 to 1.26 of their own with all of these overlapped.
+/// Clocks of rounds relative to BSP: `BASE · (1 + STEP · (steps - 1)) · (1 + OVERLAP · overlap / steps)`. The outer
+/// momentum is ahead of BSP at the rates that run files have: perceptrons and factorisation over two and three regions
+/// need 0.71 to 0.93 of its clocks with 4 steps, 0.7 to 1.0 with 10, and 1.0 to 1.26 of their own with all of these
+/// overlapped.
 const BASE: f64 = 0.75;
 const STEP: f64 = 0.03;
 const OVERLAP: f64 = 0.3;
-/// The same of dense networks with labels of their own in each data center: perceptrons 0.86 with 4 steps and 1.1 with 10, of which
+/// The same of dense networks with labels of their own in each data center: perceptrons 0.86 with 4 steps and 1.1 with
+/// 10, of which
 /// 1.25 (small ones here) to 2.5 times as many if all are overlapped (MNIST).
 const SKEWED_STEP: f64 = 0.05;
 const SKEWED_OVERLAP: f64 = 0.9;
@@ -208,21 +216,23 @@ const SKEWED_OVERLAP: f64 = 0.9;
 /// perceptrons, while a logistic regression at a large rate diverges.
 pub(crate) const MOMENTUM: f64 = 0.9;
 const MOMENTUM_GAIN: f64 = 0.65;
-/// The data centers for which the figures of sparse models hold. Over eleven, factorisation diverges with overlapped rounds of 10.
+/// The data centers for which the figures of sparse models hold. Over eleven, factorisation diverges with overlapped
+/// rounds of 10.
 const CROWD: f64 = 3.0;
-/// A clock of BSP may be this much longer than one without other data centers, and BSP is chosen whatever else may be faster: it is
-/// exact.
+/// A clock of BSP may be this much longer than one without other data centers, and BSP is chosen whatever else may be
+/// faster: it is exact.
 const BSP_FREE: f64 = 1.1;
 
-/// More clocks of ASP for each clock that updates are late. Factorisation needs 1.02 to 1.2 times the clocks of BSP at 1 to 6 clocks;
-/// perceptrons 1.0 to 1.4 at 7 to 13, and with momentum 1.3 to 1.6 over two regions.
+/// More clocks of ASP for each clock that updates are late. Factorisation needs 1.02 to 1.2 times the clocks of BSP at
+/// 1 to 6 clocks; perceptrons 1.0 to 1.4 at 7 to 13, and with momentum 1.3 to 1.6 over two regions.
 const SPARSE_LATE: f64 = 0.03;
 const DENSE_LATE: f64 = 0.05;
-/// Copies of a dense model that train alone and end so many times the initial loss worse elsewhere are not brought back by rounds: logistic
-/// regressions at a large rate with 4 to 5 do not come to the target of BSP, perceptrons and regressions with up to 2.1 do.
+/// Copies of a dense model that train alone and end so many times the initial loss worse elsewhere are not brought back
+/// by rounds: logistic regressions at a large rate with 4 to 5 do not come to the target of BSP, perceptrons and
+/// regressions with up to 2.1 do.
 const RUINOUS: f64 = 3.0;
-/// How skewed data may be for a dense model under ASP. Copies of perceptrons and convolutional networks part beyond it, and ASP does
-/// not come to the target of BSP.
+/// How skewed data may be for a dense model under ASP. Copies of perceptrons and convolutional networks part beyond it,
+/// and ASP does not come to the target of BSP.
 const ASP_SKEWED_MAX: f64 = 0.25;
 /// The share of changes that ASP sends over a link that could carry more: 0.08 to 0.3 of what TAP does.
 const ASP_SIGNIFICANT: f64 = 0.3;

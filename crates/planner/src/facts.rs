@@ -35,8 +35,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Measures a run by a short trial: each data center trains a copy alone for a few clocks, and each copy is then measured
-    /// on the examples of another. The same run has the same facts to the bit.
+    /// Measures a run by a short trial: each data center trains a copy alone for a few clocks, and each copy is then
+    /// measured on the examples of another. The same run has the same facts to the bit.
     ///
     /// # Errors
     /// Where an iteration or an evaluation fails.
@@ -76,7 +76,8 @@ fn skew(
     if topology.links.is_empty() {
         return Ok(0.0);
     }
-    // A worker's change of a dense model is its part of the mean over all workers. Alone, a data center takes its own mean.
+    // A worker's change of a dense model is its part of the mean over all workers. Alone, a data center takes its own
+    // mean.
     let is_dense = changed_share > DENSE && !application.deltas_are_counts();
     let scale = if is_dense { topology.data_centers.len() as f32 } else { 1.0 };
     let copies = topology.dc_ids().map(|dc| Ok((dc, alone(plan, application, dc, scale)?)));

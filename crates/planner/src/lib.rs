@@ -1,9 +1,9 @@
 //! Which remote model a run should have, and how it scales: what `gaia plan` answers before a run.
 //!
-//! This crate decides which candidates are simulated, for how many clocks, at which objective they are compared, and which
-//! of them is chosen for which reason. All candidates run over the same machines, links and data in virtual time, as the
-//! Gaia paper compares models (Hsieh et al., NSDI 2017, section 6). It does not know where a run file or data comes
-//! from, nor how results are shown.
+//! This crate decides which candidates are simulated, for how many clocks, at which objective they are compared, and
+//! which of them is chosen for which reason. All candidates run over the same machines, links and data in virtual time,
+//! as the Gaia paper compares models (Hsieh et al., NSDI 2017, section 6). It does not know where a run file or data
+//! comes from, nor how results are shown.
 
 #![warn(missing_docs)]
 

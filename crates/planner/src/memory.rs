@@ -3,8 +3,8 @@
 use gaia_config::Plan;
 use gaia_core::sync::{Combine, Outer, Policy, RemoteSync};
 
-/// Bytes of parameters that the largest process of a run holds, a server or a worker. Neither data nor what a task keeps is
-/// included, and every change is taken to be dense.
+/// Bytes of parameters that the largest process of a run holds, a server or a worker. Neither data nor what a task
+/// keeps is included, and every change is taken to be dense.
 pub(crate) fn largest_process(plan: &Plan, parameters: usize, momentum: f64) -> u64 {
     let shards = plan.topology.data_centers[0].servers as f64;
     let server = server_vectors(plan, momentum) * parameters as f64 / shards;

@@ -1,8 +1,8 @@
 //! How the time of a clock in one data center follows from its numbers of workers and servers.
 //!
-//! Data-parallel training with a constant share of examples for each worker. A clock is computation, then changes to the
-//! servers, then the next rows back. Each machine has one full-duplex card. With `n` workers and `s` servers, a worker that
-//! reads `r` and sends `c` bytes, and cards of `b` bytes a second, the last worker of a clock is done after
+//! Data-parallel training with a constant share of examples for each worker. A clock is computation, then changes to
+//! the servers, then the next rows back. Each machine has one full-duplex card. With `n` workers and `s` servers, a
+//! worker that reads `r` and sends `c` bytes, and cards of `b` bytes a second, the last worker of a clock is done after
 //!
 //! ```text
 //! compute + (r + c) / b + (n - 1) · max(r, c) / (s · b) + RTT
@@ -163,8 +163,9 @@ mod tests {
     const INFINIBAND: f64 = 7e9;
     const ETHERNET: f64 = 1.25e9;
 
-    /// The speed of `printed` by the closed form, of a network with so many parameters and so many seconds an example on one
-    /// node. Every node is worker and server, and communication overlaps with computation, as they say of theirs.
+    /// The speed of `printed` by the closed form, of a network with so many parameters and so many seconds an example
+    /// on one node. Every node is worker and server, and communication overlaps with computation, as they say of
+    /// theirs.
     fn speed(parameters: f64, seconds: f64, printed: &Printed) -> f64 {
         let nodes = printed.nodes as f64;
         let one_node = printed.batch * seconds;

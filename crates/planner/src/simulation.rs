@@ -24,10 +24,11 @@ use gaia_telemetry::{Progress, Summary, Unobserved};
 pub struct Request {
     /// The clocks for which each candidate is simulated, at least 1.
     pub budget: u64,
-    /// The objective at which candidates are compared. `None`: that of the run file, or else what the best candidate holds.
+    /// The objective at which candidates are compared. `None`: that of the run file, or else what the best candidate
+    /// holds.
     pub target: Option<f64>,
-    /// Simulations beside each other. They have no effect on each other, unless the application is a script, of which there is
-    /// one at a time.
+    /// Simulations beside each other. They have no effect on each other, unless the application is a script, of which
+    /// there is one at a time.
     pub threads: usize,
     /// Set to `true` to end the simulations.
     pub interrupted: Option<Arc<AtomicBool>>,
@@ -58,8 +59,8 @@ enum Trial {
     },
 }
 
-/// Simulates the candidates for a run, which `application` is that of, and compares them. `on_step` is called when one is done,
-/// from several threads.
+/// Simulates the candidates for a run, which `application` is that of, and compares them. `on_step` is called when one
+/// is done, from several threads.
 ///
 /// The same run file, data and request give the same plan to the byte, with any number of threads.
 ///
@@ -76,7 +77,8 @@ pub fn plan(
     compare(&own, candidates, application, request, on_step)
 }
 
-/// As [`plan()`], for these candidates, which follow from the parameters of the model and the time of a clock within a data center.
+/// As [`plan()`], for these candidates, which follow from the parameters of the model and the time of a clock within a
+/// data center.
 pub(crate) fn compare(
     own: &Plan,
     candidates: impl FnOnce(usize, Duration) -> Result<Vec<Candidate>, ConfigError>,
@@ -159,8 +161,8 @@ struct Limit {
     seconds: Option<f64>,
 }
 
-/// The longer simulations of candidates that were not at the target when the first of all was: their clocks are short, and
-/// equal clocks are less time for them. `most` is the most clocks of any.
+/// The longer simulations of candidates that were not at the target when the first of all was: their clocks are short,
+/// and equal clocks are less time for them. `most` is the most clocks of any.
 fn longer(trials: &[Trial], (target, held): (f64, bool), most: u64) -> Vec<Option<Limit>> {
     let crossing = |trial: &Trial| match trial {
         Trial::Ended { progress, .. } => Course(progress).crossing(target, held),
@@ -255,8 +257,8 @@ fn simulated(plan: &Plan, limit: Limit, target: Option<f64>) -> Plan {
     plan
 }
 
-/// An objective that the best candidate holds, with room for others that are nearly there: 2 % of the way from the worst first
-/// evaluation.
+/// An objective that the best candidate holds, with room for others that are nearly there: 2 % of the way from the
+/// worst first evaluation.
 fn near_the_best(trials: &[Trial]) -> f64 {
     let sound = || {
         trials.iter().filter_map(|trial| match trial {

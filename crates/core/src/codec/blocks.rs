@@ -2,10 +2,10 @@
 //! value.
 //!
 //! The layout is that of the OCP Microscaling Formats (MX) specification v1.0 (2023): blocks of 32, a scale of type
-//! E8M0, and elements of MXINT8. The formats of 4 and 2 bits are the same with fewer bits. A code `q` in a block of exponent `e`
-//! means `q·2ᵉ`, where `e` is the smallest exponent with which the block's largest value fits. So the block's largest
-//! code is above half of the largest possible one. Quantising the block again finds the same exponent and changes
-//! nothing.
+//! E8M0, and elements of MXINT8. The formats of 4 and 2 bits are the same with fewer bits. A code `q` in a block of
+//! exponent `e` means `q·2ᵉ`, where `e` is the smallest exponent with which the block's largest value fits. So the
+//! block's largest code is above half of the largest possible one. Quantising the block again finds the same exponent
+//! and changes nothing.
 //!
 //! Codes are symmetric. The remaining code means "not a number", and an infinity is encoded as that, too: the receiver
 //! must notice a diverged update, and the other values of the block must keep their precision.

@@ -8,8 +8,8 @@ use super::{BlockShares, GuardConfig, Overlap, ValueFormat};
 /// The settings of remote local steps. Data centers train on their own copies and combine their changes periodically.
 ///
 /// The defaults were chosen for eleven regions with networks, factorisation and topics, on even and on skewed data
-/// (`docs/src/remote-models.md` has the table). Networks need as many clocks with a density of 0.1, for about half of the
-/// bytes, but factorisation can need twice as many. An outer momentum of 0.9 is faster at small learning rates, and diverges
+/// (`docs/src/remote-models.md` has the table). Networks need as many clocks with a density of 0.1 or up to a fifth more, for
+/// about half of the bytes, but factorisation can need twice as many. An outer momentum of 0.9 is faster at small learning rates, and diverges
 /// at large ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -1,8 +1,8 @@
 //! The operations of models that divide a shard into blocks, with one data center as the home of each block.
 //!
-//! This room decides the bounds of blocks, which changes of a block are sent, how changes are summed over data centers, rounded and cut into frames, and
-//! how copies become equal at the end of a run. It does not know when a model does any of that, and which reads wait
-//! for it.
+//! This room decides the bounds of blocks, which changes of a block are sent, how changes are summed over data centers,
+//! rounded and cut into frames, and how copies become equal at the end of a run. It does not know when a model does any
+//! of that, and which reads wait for it.
 
 mod block;
 mod drain;

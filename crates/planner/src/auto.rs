@@ -9,7 +9,7 @@ use super::simulation::compare;
 use super::{Facts, PlannerError, Request, Step};
 use gaia_config::Plan;
 use gaia_core::application::Application;
-use gaia_core::sync::{BspConfig, RemoteSync, ValueFormat};
+use gaia_core::sync::{BspConfig, Overlap, RemoteSync, ValueFormat};
 use gaia_report::figures;
 
 /// What was chosen, and why.
@@ -21,7 +21,7 @@ pub struct Decided {
     pub reason: String,
 }
 
-/// Chooses the remote model of a run by its facts, and where these leave several by simulating each for [`TRIAL_CLOCKS`]
+/// Chooses the remote model of a run by its facts, and where these leave several by simulating each for a few
 /// clocks, as `gaia plan` does. The same run has the same choice. `threads` is that of [`Request`].
 ///
 /// # Errors
@@ -105,11 +105,16 @@ fn name(remote: &RemoteSync) -> String {
                 MOMENTUM => ", momentum",
                 _ => "",
             };
-            format!("rounds {}, overlap {}{momentum}", config.steps, config.most_overlap())
+            match config.overlap {
+                Overlap::Auto => format!("rounds {}", config.steps),
+                Overlap::Clocks(clocks) => {
+                    format!("rounds {}, overlap {clocks}{momentum}", config.steps)
+                }
+            }
         }
         other => other.name().into(),
     }
 }
 
 /// The clocks of a trial.
-const TRIAL_CLOCKS: u64 = 60;
+const TRIAL_CLOCKS: u64 = 80;

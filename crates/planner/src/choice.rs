@@ -91,7 +91,7 @@ fn chosen(candidate: &Choosable<'_>, reason: String) -> Choice {
 }
 
 /// How much later than the fastest a candidate may be at the target and count as fast. One seed says no more.
-const AS_FAST: f64 = 1.1;
+const AS_FAST: f64 = 1.05;
 
 #[cfg(test)]
 mod tests {
@@ -128,11 +128,11 @@ mod tests {
     fn the_fastest_is_chosen_and_of_those_about_as_fast_the_cheapest() {
         let (reached, extrapolated) = (Verdict::Reached, Verdict::Extrapolated);
         let fast = row("fast", reached.clone(), 10.0, 5_000, 0.0);
-        let lean = row("lean", reached.clone(), 10.9, 1_000, 0.0);
+        let lean = row("lean", reached.clone(), 10.4, 1_000, 0.0);
         let slow = row("slow", reached.clone(), 20.0, 10, 0.0);
         check(&[slow.clone(), fast.clone()], "fast", "takes 2.00× as long");
         check(&[fast.clone(), lean, slow], "lean", "where fast sends 5.00 kB");
-        let cheap = row("cheap", reached, 10.5, 9_000, 1.0);
+        let cheap = row("cheap", reached, 10.4, 9_000, 1.0);
         let dear = row("dear", Verdict::Reached, 10.0, 1_000, 2.0);
         check(&[dear, cheap], "cheap", "instead of");
         let guess = row("guess", extrapolated, 1.0, 1, 0.0);

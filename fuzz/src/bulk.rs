@@ -45,6 +45,8 @@ pub fn seeds() -> Vec<Seed> {
     const SPARSE: Changes<'static> =
         Changes::Sparse { indexes: &[4, 9, 600, 601], values: &[1.0, -2.5, 1e-3, 7.0] };
     const DENSE: Changes<'static> = Changes::Dense { start: 3, values: &[0.5; 40] };
+    const RUNS: Changes<'static> =
+        Changes::Sparse { indexes: &[4, 9, 600], values: &[3.0, 1.0, 40.0] };
     let rows: Vec<u32> = (0..60).map(|at| at / 6 * 30 + at % 6).collect();
     let even: Vec<u32> = (0..60).map(|at| at * 13).collect();
     let halves: Vec<u32> = (0..400).filter(|at| at * at % 7 < 3).collect();
@@ -57,6 +59,8 @@ pub fn seeds() -> Vec<Seed> {
         ("drain-result-f32", frame(BulkKind::DrainResult, ValueFormat::F32, DENSE)),
         ("workers-f32", frame(BulkKind::Workers, ValueFormat::F32, SPARSE)),
         ("probe-int8", frame(BulkKind::Probe, ValueFormat::Int8, DENSE)),
+        ("total-int2", frame(BulkKind::Total, ValueFormat::Int2, SPARSE)),
+        ("changed-f32", frame(BulkKind::Changed, ValueFormat::F32, RUNS)),
     ];
     for (name, indexes) in [("rows", rows), ("even", even), ("halves", halves)] {
         let changes = Changes::Sparse { indexes: &indexes, values: &values[..indexes.len()] };

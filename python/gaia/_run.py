@@ -191,9 +191,10 @@ class Run:
         Raises:
             GaiaError: There are tables of which this worker holds rows alone.
         """
-        for table in self._parameters.sparse:
+        if self._parameters.sparse:
+            name = self._parameters.sparse[0].name
             raise GaiaError(
-                f"run.save(...) in a worker that holds rows of {table.name}, expected the model.safetensors in the directory of the "
+                f"run.save(...) in a worker that holds rows of {name}, expected the model.safetensors in the directory of the "
                 "run, which has the whole table",
                 2,
             )

@@ -122,7 +122,9 @@ class Embedding(torch.nn.Module):  # type: ignore[misc]
             super()._load_from_state_dict(state_dict, prefix, *arguments)
         elif prefix + "weight" in state_dict:
             raise GaiaError(
-                f"{prefix}weight: this worker holds the rows in hand of the table, expected no values of it: load them before gaia.join", 2
+                f"{prefix}weight: this worker holds the rows in hand of the table, expected no values of it: load them before "
+                "gaia.join",
+                2,
             )
 
 
@@ -134,8 +136,10 @@ def check_row_state(optimizer: torch.optim.Optimizer) -> None:
     """
     for parameter, state in optimizer.state.items():
         table = getattr(parameter, "_gaia_rows_in_hand", None)
+        if table is None:
+            continue
         kept = [key for key, value in state.items() if isinstance(value, torch.Tensor) and value.ndim > 0]
-        if table is not None and kept:
+        if kept:
             raise GaiaError(
                 f"{type(optimizer).__name__} keeps {kept[0]} for each row of {table._name}, of which this worker holds the rows in "
                 "hand, expected an optimizer that keeps nothing: torch.optim.SGD without momentum for this table, and another optimizer "

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::SECONDS_MAX;
 use gaia_config::{ConfigError, Decision, Plan, RunFile};
 use gaia_core::sync::{Outer, Overlap, RemoteSync, ValueFormat};
 use gaia_core::topology::Topology;
@@ -163,8 +164,6 @@ pub(crate) fn bytes_per_value(format: ValueFormat) -> f64 {
 
 /// A round that takes this share of the time between rounds needs no overlap.
 const UNNOTICED: f64 = 0.03;
-/// The longest time of a round: a year.
-const SECONDS_MAX: f64 = 3.2e7;
 
 #[cfg(test)]
 mod tests {

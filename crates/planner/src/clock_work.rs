@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::SECONDS_MAX;
 use gaia_config::{ComputeRate, Plan};
 use gaia_core::application::{Application, ApplicationError};
 use gaia_core::types::{Clock, Deltas, ModelLayout, TableRows};
@@ -85,7 +86,5 @@ fn mark(layout: &ModelLayout, deltas: &Deltas, changed: &mut [bool]) {
     }
 }
 
-/// The longest time of an iteration: a year.
-const SECONDS_MAX: f64 = 3.2e7;
 /// The clocks whose mean is taken, at most.
 const CLOCKS_MAX: u64 = 10;

@@ -6,9 +6,9 @@
 //! the constants. Settings whose product is far above the least are left out. Where the first figure alone decides, one
 //! is left.
 
-use super::Facts;
 use super::candidates::{bytes_per_value, least_overlap};
 use super::facts::DENSE;
+use super::{Facts, SECONDS_MAX};
 use gaia_core::sync::{
     AspConfig, BspConfig, Combine, GuardConfig, LocalStepsConfig, Outer, Overlap, RemoteSync,
     ValueFormat,
@@ -253,9 +253,6 @@ const RUINOUS: f64 = 3.0;
 const ASP_SKEWED_MAX: f64 = 0.25;
 /// The share of changes that ASP sends over a link that could carry more: 0.08 to 0.3 of what TAP does.
 const ASP_SIGNIFICANT: f64 = 0.3;
-
-/// The longest time of a round: a year.
-const SECONDS_MAX: f64 = 3.2e7;
 
 #[cfg(test)]
 mod tests {

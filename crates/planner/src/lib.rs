@@ -29,6 +29,9 @@ pub use facts::Facts;
 pub use scaling::Scaling;
 pub use simulation::{Request, Step, plan};
 
+/// The longest time that is estimated, in seconds: a year.
+const SECONDS_MAX: f64 = 3.2e7;
+
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlannerError {

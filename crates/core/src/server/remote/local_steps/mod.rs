@@ -620,8 +620,10 @@ impl LocalSteps {
 
     /// Adds changes of a home's step to the agreed values.
     fn add_step(&mut self, fragment: usize, changes: Changes<'_>) {
-        let squares = changes.values().iter().map(|change| f64::from(*change).powi(2));
-        self.pace.on_step(fragment, squares.sum());
+        if self.pace.measures_corrections() {
+            let squares = changes.values().iter().map(|change| f64::from(*change).powi(2));
+            self.pace.on_step(fragment, squares.sum());
+        }
         add_frame(&mut self.agreed, changes);
     }
 
@@ -638,11 +640,13 @@ impl LocalSteps {
         let block = self.rounds.block(fragment, home);
         let values = store.values_mut()[block.clone()].iter_mut();
         let changes = self.agreed[block.clone()].iter().zip(&self.own[block.clone()]);
-        let mut correction = 0.0;
+        let (mut correction, measures) = (0.0, self.pace.measures_corrections());
         for ((value, (agreed, own)), place) in values.zip(changes).zip(block) {
             let before = std::mem::replace(value, *agreed);
             add_change(value, self.factors.of(place) * own);
-            correction += f64::from(before - *value).powi(2);
+            if measures {
+                correction += f64::from(before - *value).powi(2);
+            }
         }
         self.pace.on_corrected(fragment, correction);
 
@@ -680,9 +684,8 @@ impl LocalSteps {
     }
 
     /// A copy, with what it and the steps of its home blocks owe where changes add up, such as counts: so often that the
-    /// mean of copies has all of it.
-    /// Where rounds agree on a mean, what is owed stays out: a network that is trained with momentum is worse with all of it
-    /// at once.
+    /// mean of copies has all of it. Where rounds agree on a mean, what is owed stays out: a network that is trained with
+    /// momentum is worse with all of it at once.
     fn with_owed(&self, copy: &[f32]) -> Vec<f32> {
         let mut values = copy.to_vec();
         if let Some(error_feedback) = self.error_feedback.as_ref().filter(|_| self.adds_up()) {

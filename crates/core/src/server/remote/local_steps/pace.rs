@@ -74,6 +74,11 @@ impl Pace {
         }
     }
 
+    /// Whether the overlap depends on corrections, so that they are worth a pass over each step.
+    pub(super) fn measures_corrections(&self) -> bool {
+        self.configured == Overlap::Auto && self.shows_correction
+    }
+
     /// A part of a fragment's step was added to the agreed values, with this squared length.
     pub(super) fn on_step(&mut self, fragment: usize, square: f64) {
         self.measured.squares[fragment][1] += square;

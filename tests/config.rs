@@ -187,6 +187,54 @@ fn paths_start_at_the_file_they_stand_in_and_those_of_overrides_at_the_working_d
 }
 
 #[test]
+fn another_application_trains_on_the_data_that_the_file_names() {
+    let digits = ["app.kind=perceptron", "app.data.path=/abs/digits"];
+    assert_eq!(data("config/run/mnist.toml", &digits, "source"), "idx");
+    assert_eq!(data("config/run/mnist.toml", &digits, "path"), "/abs/digits");
+
+    let settings = ["app.data.source=synthetic", "app.kind=perceptron"];
+    assert_eq!(data("config/run/mnist.toml", &settings, "source"), "synthetic");
+
+    let generated = load("config/paper/skew-cnn.toml", &["app.kind=perceptron"]);
+    assert_eq!(generated.app, load("config/paper/skew-cnn.toml", &PERCEPTRON).app);
+}
+
+#[test]
+fn the_format_of_data_follows_from_the_name_of_its_path() {
+    let ratings = |path: &str| {
+        let path = format!("app.data.path={path}");
+        data("config/run/quickstart.toml", &[&path], "source")
+    };
+    assert_eq!(ratings("ratings.csv.gz"), "movielens");
+    assert_eq!(ratings("ml-100k/u.data"), "movielens");
+    assert_eq!(ratings("stars.CSV"), "csv");
+    assert_eq!(ratings("s3://bucket/{dc}/*.parquet"), "parquet");
+
+    let digits = |kind: &str, path: &str| {
+        let settings = [format!("app.kind={kind}"), format!("app.data.path={path}")];
+        data("config/run/quickstart.toml", &settings.each_ref().map(String::as_str), "source")
+    };
+    assert_eq!(digits("perceptron", "mnist"), "idx");
+    assert_eq!(digits("convolutional-network", "CIFAR-10"), "cifar");
+    assert_eq!(digits("logistic-regression", "a9a"), "libsvm");
+    assert_eq!(digits("topic-model", "docword.kos.txt"), "docword");
+
+    let own = load("config/run/quickstart.toml", &["app.data.at.tokyo.path=tokyo/ratings.csv"]);
+    let own: toml::Table = own.to_toml().parse().unwrap();
+    assert_eq!(own["app"]["data"]["at"]["tokyo"]["source"].as_str(), Some("movielens"));
+}
+
+/// A key of `[app.data]` in the plan of a run file.
+fn data(file: &str, settings: &[&str], key: &str) -> String {
+    let table: toml::Table = load(file, settings).to_toml().parse().unwrap();
+    table["app"]["data"][key].as_str().unwrap().to_owned()
+}
+
+/// The settings of the generator of images are those of no other application.
+const PERCEPTRON: [&str; 3] =
+    ["app.kind=perceptron", "app.data.split=by-label", "app.data.skew=1.0"];
+
+#[test]
 fn comparing_changes_the_wan_and_the_model_and_keeps_the_scale() {
     let file = RunFile::read(Path::new("config/run/movielens.toml"), &[]).unwrap();
     let own = file.plan().unwrap();

@@ -103,6 +103,7 @@ fn summary() -> Summary {
     Summary {
         name: "seed".into(),
         app: "matrix-factorization".into(),
+        trained_on: "ratings.csv".into(),
         driver: "simulated".into(),
         seed: 7,
         version: "0.1.0".into(),

@@ -119,7 +119,11 @@ impl Failure {
         let mut text = format!("error: {self}");
         let mut source = self.source();
         while let Some(cause) = source {
-            text.push_str(&format!("\n  cause: {cause}"));
+            // Errors that say their cause themselves need no line for it.
+            let cause_text = cause.to_string();
+            if !text.contains(&cause_text) {
+                text.push_str(&format!("\n  cause: {cause_text}"));
+            }
             source = cause.source();
         }
         text

@@ -19,6 +19,7 @@ mod paper;
 mod plan;
 mod predict;
 mod report;
+mod setting_of_flag;
 mod signals;
 mod terminal;
 mod train;
@@ -31,6 +32,7 @@ use std::path::PathBuf;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
+use self::setting_of_flag::with_tip;
 use crate::applications::Applications;
 use gaia_config::{DriverKind, Override, RunFile};
 use gaia_paper::Section;
@@ -307,7 +309,7 @@ const LOG_FORMAT: &str = "GAIA_LOG_FORMAT";
 ///
 /// With `--driver real` the program starts itself again for each node, so each needs the same applications.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, applications: &dyn Applications) -> u8 {
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match Cli::try_parse_from(arguments).map_err(with_tip) {
         Ok(cli) => cli,
         Err(refusal) => {
             // Help and the version arrive here too; clap knows where each goes and whether it is a mistake.
@@ -340,7 +342,7 @@ pub fn try_run(
     arguments: impl IntoIterator<Item = OsString>,
     applications: &dyn Applications,
 ) -> Result<u8, CommandError> {
-    let cli = Cli::try_parse_from(arguments).map_err(|refusal| CommandError {
+    let cli = Cli::try_parse_from(arguments).map_err(with_tip).map_err(|refusal| CommandError {
         exit_code: u8::try_from(refusal.exit_code()).unwrap_or(2),
         text: refusal.to_string(),
     })?;

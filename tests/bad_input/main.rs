@@ -260,6 +260,11 @@ fn an_application_with_a_wrong_setting() {
             &["`app.data.split` is `by-label`", "by-user"],
         ),
         run(
+            "source = \"synthetic\"",
+            "source = \"synthetic\"\npath = «\"stars.csv\"",
+            &["`app.data.path`", "no path beside source = \"synthetic\", or source = \"csv\""],
+        ),
+        run(
             "[app.data]\nsource = \"synthetic\"",
             "[app.«data]\nsource = \"movielens\"",
             &["`app.data.path`", "the path of the data files"],

@@ -30,6 +30,8 @@ fn run(summary: &Summary) -> String {
 fn a_run_over_three_regions_ends_in_a_block() {
     insta::assert_snapshot!(run(&sample::run(THREE_ASP).0), @r#"
     movielens: asp over three-regions, simulated, seed 42
+    matrix factorisation of ratings.csv: 610 users × 9724 items, 90753 ratings and
+    10083 held out, 103340 parameters
 
       converged       yes, the target objective was met
       time to target  12.9 s, clock 115
@@ -91,6 +93,8 @@ fn a_run_says_what_crossed_between_mirrors_and_fails_where_that_is_not_what_was_
 fn a_run_over_eleven_regions_shows_its_busiest_links() {
     insta::assert_snapshot!(run(&sample::run(WAN_ASP).0), @r#"
     movielens: asp over gaia-2016-ec2-all, simulated, seed 42
+    matrix factorisation of ratings.csv: 610 users × 9724 items, 90753 ratings and
+    10083 held out, 103340 parameters
 
       converged       yes, the target objective was met
       time to target  12.9 s, clock 115
@@ -131,6 +135,8 @@ fn a_run_on_the_lan_that_stopped_early_has_no_links() {
     summary.clocks_to_target = None;
     insta::assert_snapshot!(run(&summary), @r#"
     movielens: bsp over lan, simulated, seed 42
+    matrix factorisation of ratings.csv: 610 users × 9724 items, 90753 ratings and
+    10083 held out, 103340 parameters
 
       converged       no, stopped after 110 clocks
       time to target  never

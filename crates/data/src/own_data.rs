@@ -105,7 +105,10 @@ impl OwnData {
                 check_memory_of(&homes[own.clone()])?;
                 let read = homes[own.clone()].iter().map(ratings::read);
                 let local = Local::Ratings(read.collect::<Result<_, _>>()?);
-                let made = format!("a noisy matrix of rank {}", config.data.synthetic.rank);
+                let made = generated(&format!(
+                    "a matrix of rank {}, with noise",
+                    config.data.synthetic.rank
+                ));
                 let name = files_in_words(&config.data, &homes).unwrap_or(made);
                 let files = files_of_homes(&homes[own.clone()])?;
                 (places(homes), local, files, name)
@@ -136,7 +139,7 @@ impl OwnData {
                 check_memory_of(&homes[own.clone()])?;
                 let read = homes[own.clone()].iter().map(sparse::read);
                 let (local, best) = with_best(read)?;
-                let name = named(&config.data, &homes, "planted weights (best accuracy", 3, best);
+                let name = named(&config.data, &homes, "planted weights, best accuracy", 3, best);
                 let files = files_of_homes(&homes[own.clone()])?;
                 (places(homes), Local::Sparse(local), files, name)
             }
@@ -148,7 +151,7 @@ impl OwnData {
                     homes[own.clone()].iter().map(|home| documents::read(config, home, seed));
                 let (local, best) = with_best(read)?;
                 let made =
-                    format!("{} planted ones (best perplexity", config.data.synthetic.topics);
+                    format!("{} planted ones, best perplexity", config.data.synthetic.topics);
                 let name = named(&data, &homes, &made, 1, best);
                 let mut files = files_of_homes(&homes[own.clone()])?;
                 let vocabulary = config.data.vocabulary_path.iter();
@@ -317,7 +320,7 @@ fn read_images<G: Clone + Default>(
     check_memory_of(&homes[own.clone()])?;
     let read = homes[own.clone()].iter().map(|home| images::read(home, &make));
     let (local, best) = with_best(read)?;
-    let name = named(data, &homes, &format!("{kind} (best accuracy"), 3, best);
+    let name = named(data, &homes, &format!("{kind}, best accuracy"), 3, best);
     let files = files_of_homes(&homes[own])?;
     Ok((places(homes), Local::Images(local), files, name))
 }
@@ -339,8 +342,13 @@ fn named<S: DataSource, G: Default>(
     digits: usize,
     best: Option<f64>,
 ) -> String {
-    let made = || best.map_or_else(|| made.to_owned(), |best| format!("{made} {best:.digits$})"));
-    files_in_words(data, homes).unwrap_or_else(made)
+    let made = || best.map_or_else(|| made.to_owned(), |best| format!("{made} {best:.digits$}"));
+    files_in_words(data, homes).unwrap_or_else(|| generated(&made()))
+}
+
+/// What stands for the files of generated data. It begins with `synthetic`, so that nobody takes figures for those of real data.
+fn generated(made: &str) -> String {
+    format!("synthetic data ({made})")
 }
 
 /// The files of each home.

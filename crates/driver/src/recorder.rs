@@ -196,6 +196,7 @@ impl RunRecorder {
         Summary {
             name: plan.name.clone(),
             app: plan.app_name().into(),
+            trained_on: application.describe(),
             driver: plan.driver.name().into(),
             seed: plan.seed.0,
             version: env!("CARGO_PKG_VERSION").into(),

@@ -1,6 +1,7 @@
 //! Which columns of csv and Parquet files hold what: the `[app.data.columns]` table of each kind of data.
 
 use std::fmt::Debug;
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,16 @@ pub trait DataSource: Copy + Default + PartialEq {
     type Columns: Columns;
     /// What a run file declares of the data of all.
     type Declared: Declared;
+
+    /// The source that files of this path's name have, as a run file writes it, without a look at the disk.
+    fn of_path(path: &Path) -> &'static str;
+}
+
+/// The formats that the name of a file can say: its ending, without regard to case and to `.gz` after it.
+pub(crate) fn ending(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    name.rsplit_once('.').map(|(_, ending)| ending.to_owned())
 }
 
 /// Which columns are read of files of columns.

@@ -195,9 +195,14 @@ impl<S: DataSource, G: Clone + Default> DataConfig<S, G> {
         if self.source != S::default() && self.path.is_none() && self.at.is_empty() {
             return Err(ConfigError::new("data.path", "missing", "the path of the data files"));
         }
+        if self.path.is_some() && self.at.is_empty() {
+            self.validate_path("data")?;
+        }
         self.validate_shares("data", splits)?;
         for name in self.at.keys() {
-            self.in_data_center(name).validate_shares(&format!("data.at.{name}"), splits)?;
+            let (own, table) = (self.in_data_center(name), format!("data.at.{name}"));
+            own.validate_path(&table)?;
+            own.validate_shares(&table, splits)?;
         }
         if self.examples == ExamplesOn::Disk && self.is_generated() {
             let expected = "\"memory\", where data is generated";
@@ -209,6 +214,20 @@ impl<S: DataSource, G: Clone + Default> DataConfig<S, G> {
         }
         self.declared.validate()?;
         self.columns.validate()
+    }
+
+    /// Checks that files are not named beside data that is generated.
+    fn validate_path(&self, table: &str) -> Result<(), ConfigError> {
+        match &self.path {
+            Some(path) if self.source == S::default() => {
+                let expected = format!(
+                    "no path beside source = \"synthetic\", or source = \"{}\" for files of this name",
+                    S::of_path(path)
+                );
+                Err(ConfigError::new(&format!("{table}.path"), path.display(), expected))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Checks how examples are held out and split.

@@ -119,6 +119,12 @@ impl Comparison {
         self.runs.iter().any(|run| run.row.summary.machine_cost_usd > 0.0)
     }
 
+    /// The longest time to the target, in seconds; 0 where no run has reached it.
+    pub(crate) fn longest_s(&self) -> f64 {
+        let times = self.runs.iter().filter_map(|run| run.row.summary.time_to_target_s);
+        times.fold(0.0, f64::max)
+    }
+
     /// BSP on the LAN, which [`CompareRow::times_lan`] is relative to. `None` where it was not run.
     pub fn lan_baseline(&self) -> Option<&ComparedRun> {
         self.on(LAN).find(|run| run.row.summary.remote_sync == BSP)

@@ -241,6 +241,9 @@ pub struct Summary {
     pub name: String,
     /// The kind of application.
     pub app: String,
+    /// What the application has trained on: its files, or `synthetic data`, with sizes. Empty in runs of older versions.
+    #[serde(default)]
+    pub trained_on: String,
     /// The name of the driver.
     pub driver: String,
     /// The seed of every random number.

@@ -203,12 +203,20 @@ impl Problem {
             "quantities carry their unit: \"115 Mbit/s\", \"59.5 ms\", \"64 KiB\"".to_owned()
         });
 
+        let expected = match found {
+            Unexpected::Float(number) if expected.starts_with("a whole number") => {
+                let digits =
+                    if number.fract() == 0.0 { format!(": {number}") } else { String::new() };
+                format!("{expected}, without a point and an exponent{digits}")
+            }
+            _ => expected,
+        };
         let found = match found {
             Unexpected::Str(text) => format!("\"{text}\""),
             Unexpected::Other(text) => text.to_owned(),
             Unexpected::Signed(number) => number.to_string(),
             Unexpected::Unsigned(number) => number.to_string(),
-            Unexpected::Float(number) => number.to_string(),
+            Unexpected::Float(number) => format!("{number:?}"),
             Unexpected::Bool(boolean) => boolean.to_string(),
             Unexpected::Map => "a table".into(),
             Unexpected::Seq => "an array".into(),

@@ -52,7 +52,8 @@ impl Override {
         CHOICES.contains(&self.path.join(".").as_str())
     }
 
-    /// Sets the value in a tree. A choice of another kind removes the settings of the previous kind.
+    /// Sets the value in a tree. Another choice removes the settings of the previous one; the
+    /// data of an application stays.
     pub(crate) fn apply(&self, source: usize, root: &mut Node) -> Result<(), Problem> {
         let span = Span { source, start: 0, end: 0 };
         let value = self.node(source, span);
@@ -63,12 +64,11 @@ impl Override {
             node = self.step(node, key, span)?;
         }
 
-        let is_choice = self.is_choice() && last != "file";
         match &mut node.value {
             Value::Table(table) => {
                 let same = table.get(last).is_some_and(|old| old.node.as_str() == value.as_str());
-                if is_choice && !same {
-                    table.clear();
+                if !same {
+                    self.forget_settings(table);
                 }
                 table.insert(last.clone(), Entry { key: span, node: value });
                 Ok(())
@@ -81,6 +81,24 @@ impl Override {
             }
             _ => Err(self
                 .wrong(span, format!("keys below `{}`, which holds one value", tables.join(".")))),
+        }
+    }
+
+    /// Removes from the table of this choice the settings of what was chosen before.
+    fn forget_settings(&self, table: &mut Table) {
+        match self.path.join(".").as_str() {
+            SOURCE if self.value == SYNTHETIC => {
+                table.retain(|key, _| !OF_FILES.contains(&key.as_str()));
+            }
+            KIND => {
+                table.retain(|key, _| key == DATA);
+                let data = table.get_mut(DATA).and_then(|data| data.node.as_table_mut());
+                if let Some(data) = data {
+                    data.remove(SYNTHETIC);
+                }
+            }
+            path if MODELS.contains(&path) => table.clear(),
+            _ => {}
         }
     }
 
@@ -140,4 +158,17 @@ fn place_table_at(table: &mut Table, span: Span) {
 }
 
 const KEY_PARTS_MAX: usize = 32;
-const CHOICES: [&str; 4] = ["app.kind", "sync.local.model", "sync.remote.model", "topology.file"];
+
+const KIND: &str = "app.kind";
+const SOURCE: &str = "app.data.source";
+const MODELS: [&str; 2] = ["sync.local.model", "sync.remote.model"];
+const CHOICES: [&str; 5] = [KIND, SOURCE, MODELS[0], MODELS[1], "topology.file"];
+
+/// The table of an application's data, which every kind of application has.
+const DATA: &str = "data";
+
+/// The source of data that is generated, and the table of its sizes, which belong to one kind of application.
+const SYNTHETIC: &str = "synthetic";
+
+/// The settings of data that is in files.
+const OF_FILES: [&str; 3] = ["path", "vocabulary_path", "at"];

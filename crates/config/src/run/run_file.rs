@@ -345,7 +345,8 @@ fn app(root: &Node) -> Result<Option<AppConfig>, Problem> {
         return Ok(None);
     }
 
-    let (kind, keys) = sections::choice(root, APP, "kind", AppConfig::KINDS)?;
+    let (kind, mut keys) = sections::choice(root, APP, "kind", AppConfig::KINDS)?;
+    sections::add_source(&kind, &mut keys);
     let app = AppConfig::deserialize(&kind, &keys)
         .map_err(|problem: Problem| problem.in_table(root, APP))?;
     app.validate().map_err(|wrong| {

@@ -5,6 +5,7 @@
 mod checkpoint;
 mod compute;
 mod cost;
+mod data_source;
 mod drain;
 mod driver;
 mod evaluate;
@@ -18,6 +19,7 @@ pub use checkpoint::CheckpointConfig;
 pub(crate) use compute::ComputeKeys;
 pub use compute::{ComputeConfig, ComputeModel, ComputeRate};
 pub use cost::CostConfig;
+pub(crate) use data_source::add_source;
 pub use drain::DrainConfig;
 pub use driver::DriverKind;
 pub(crate) use driver::driver;

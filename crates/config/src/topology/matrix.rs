@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 
+use super::regions::place;
 use crate::document::{Fault, Problem, Span, nearest};
 
 /// The cells of a matrix as text, with their places.
@@ -114,13 +115,9 @@ impl Matrix {
             let fault = Fault::Wrong { found: "missing".into(), expected, help };
             self.problem(at..at, cell_key(from, to), fault)
         };
-        let row = self
-            .rows
-            .get(from)
+        let row = named(&self.rows, from)
             .ok_or_else(|| lacking("row", from, self.rows.keys().collect(), self.end))?;
-        let column = *self
-            .columns
-            .get(to)
+        let column = *named(&self.columns, to)
             .ok_or_else(|| lacking("column", to, self.columns.keys().collect(), self.header_end))?;
         Ok((row, column))
     }
@@ -138,6 +135,14 @@ impl Matrix {
         let span = Span { source: self.source, start: range.start, end: range.end };
         Problem { span: Some(span), path: vec![key], fault: fault.into() }
     }
+}
+
+/// The entry of a data center: by its name, or by the place that a cloud gives the name of a region.
+fn named<'a, T>(entries: &'a BTreeMap<String, T>, name: &str) -> Option<&'a T> {
+    entries.get(name).or_else(|| {
+        let there = |(entry, _): &(&String, &T)| place(entry) == place(name);
+        entries.iter().find(there).map(|(_, value)| value)
+    })
 }
 
 /// The name of a cell in messages.

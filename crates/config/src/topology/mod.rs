@@ -5,6 +5,7 @@
 mod file;
 mod matrix;
 mod placement;
+mod regions;
 mod wan;
 
 #[cfg(test)]

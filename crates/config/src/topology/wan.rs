@@ -124,7 +124,12 @@ impl WanSection {
                     range::BANDWIDTH.contains(&scaled(*bandwidth, self.bandwidth_scale))
                 };
 
-                let found = self.bandwidth.of(sources, names, within, "a bandwidth")?;
+                let (least, most) = (range::BANDWIDTH.start(), range::BANDWIDTH.end());
+                let bandwidth = format!(
+                    "a bandwidth from {least:e} to {most:e} bit/s once it is scaled by {}",
+                    self.bandwidth_scale
+                );
+                let found = self.bandwidth.of(sources, names, within, &bandwidth)?;
                 scaled(
                     found.ok_or_else(|| missing("bandwidth", "the bandwidth"))?,
                     self.bandwidth_scale,
@@ -135,7 +140,8 @@ impl WanSection {
         let rtt = match own.rtt {
             Some(rtt) => rtt,
             None => {
-                let found = self.rtt.of(sources, names, |rtt| *rtt <= range::RTT_MAX, "a time")?;
+                let time = format!("a time of at most {}", range::RTT_MAX);
+                let found = self.rtt.of(sources, names, |rtt| *rtt <= range::RTT_MAX, &time)?;
                 found.ok_or_else(|| missing("rtt", "the RTT"))?
             }
         };
@@ -207,7 +213,7 @@ impl<T: Copy + FromStr<Err = UnitError>> Loaded<T> {
             let found = if cell.is_empty() { "empty" } else { cell };
             let fault = Fault::Wrong {
                 found: found.to_owned(),
-                expected: format!("{what} in {unit}, as a number within bounds"),
+                expected: format!("{what}, as a number in {unit}"),
                 help: None,
             };
             matrix.cell_problem(from, to, sources.text(source), fault)

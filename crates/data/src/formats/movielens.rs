@@ -92,6 +92,11 @@ impl Separator {
     /// The user, item and value of a row, or what was found and expected instead.
     fn rating(self, line: &[u8], values: Values) -> Result<Row, (String, String)> {
         let text = std::str::from_utf8(line).map_err(|_| (shown(line), "text".to_owned()))?;
+        if self == Self::Comma && !text.contains(',') {
+            let expected = "a user, an item and a rating with `,`, `::` or a tab between them; for other files, \
+                            source = \"csv\" and app.data.columns.separator";
+            return Err((shown(line), expected.into()));
+        }
         let mut fields = text.split(self.bytes());
         let mut field = |name: &str| {
             fields.next().map(str::trim).ok_or_else(|| (shown(line), format!("{name} in the row")))

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::example_names::example_names;
 use super::visits::{Batch, Visits};
 use crate::ConfigError;
-use crate::columns::{DataSource, SparseColumns};
+use crate::columns::{DataSource, SparseColumns, ending};
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
 use crate::declared::DeclaredExamples;
 use crate::divided::Divided;
@@ -65,6 +66,14 @@ pub enum SparseSource {
 impl DataSource for SparseSource {
     type Columns = SparseColumns;
     type Declared = DeclaredExamples;
+
+    fn of_path(path: &Path) -> &'static str {
+        match ending(path).as_deref() {
+            Some("csv") => "csv",
+            Some("parquet") => "parquet",
+            _ => "libsvm",
+        }
+    }
 }
 
 /// Binary features, labelled by chance with the odds that planted weights give them.

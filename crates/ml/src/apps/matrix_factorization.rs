@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use rand_distr::{Distribution, Normal};
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::visits::{Batch, Visits};
 use crate::ConfigError;
-use crate::columns::{DataSource, RatingColumns};
+use crate::columns::{DataSource, RatingColumns, ending};
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
 use crate::declared::DeclaredRatings;
 use crate::divided::Divided;
@@ -80,6 +81,16 @@ pub enum RatingSource {
 impl DataSource for RatingSource {
     type Columns = RatingColumns;
     type Declared = DeclaredRatings;
+
+    /// MovieLens has files of certain names, or folders of them.
+    fn of_path(path: &Path) -> &'static str {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        match ending(path).as_deref() {
+            Some("csv") if !name.starts_with("ratings.csv") => "csv",
+            Some("parquet") => "parquet",
+            _ => "movielens",
+        }
+    }
 }
 
 /// Biases and a low-rank matrix of known rank, seen at random places through Gaussian noise.

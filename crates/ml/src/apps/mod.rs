@@ -14,12 +14,13 @@ mod visits;
 mod windows;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::ConfigError;
+use crate::columns::DataSource;
 use crate::config::DataConfig;
 
 pub use convolutional_network::{
@@ -128,6 +129,20 @@ impl AppConfig {
         own
     }
 
+    /// The source that files of this path's name have for a kind of application, as `app.data.source` writes it. `None` of
+    /// applications without such a key.
+    pub fn source_of_path(kind: &str, path: &Path) -> Option<&'static str> {
+        match kind {
+            "matrix-factorization" => Some(RatingSource::of_path(path)),
+            "softmax-regression" | "perceptron" | "convolutional-network" => {
+                Some(ImageSource::of_path(path))
+            }
+            "logistic-regression" => Some(SparseSource::of_path(path)),
+            "topic-model" => Some(DocumentSource::of_path(path)),
+            _ => None,
+        }
+    }
+
     /// Whether all data is generated.
     pub fn is_generated(&self) -> bool {
         match self {
@@ -205,7 +220,11 @@ mod tests {
                 }
                 _ => {
                     let learns = if kind == "topic-model" { "alpha" } else { "learning_rate" };
-                    format!("data.path = \"some/file\"\ndata.skew = 0.5\n{learns} = 0.125")
+                    let source = AppConfig::source_of_path(kind, Path::new("some/file"));
+                    let source = source.expect("a kind with data");
+                    format!(
+                        "data.path = \"some/file\"\ndata.source = \"{source}\"\ndata.skew = 0.5\n{learns} = 0.125"
+                    )
                 }
             };
             for keys in ["", &some] {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::example_names::example_names;
 use super::sampled::Sampled;
 use super::visits::{Batch, Visits};
-use crate::columns::{DataSource, DenseColumns};
+use crate::columns::{DataSource, DenseColumns, ending};
 use crate::config::{ConfigError, RateDecay, above_zero, count, within};
 use crate::declared::DeclaredExamples;
 use crate::divided::Divided;
@@ -64,6 +65,16 @@ pub enum ImageSource {
 impl DataSource for ImageSource {
     type Columns = DenseColumns;
     type Declared = DeclaredExamples;
+
+    /// Images lie in folders: CIFAR-10 in one that has its name, and IDX in all others.
+    fn of_path(path: &Path) -> &'static str {
+        match ending(path).as_deref() {
+            Some("csv") => "csv",
+            Some("parquet") => "parquet",
+            _ if path.to_string_lossy().to_ascii_lowercase().contains("cifar") => "cifar",
+            _ => "idx",
+        }
+    }
 }
 
 /// The application: dense examples partitioned over workers.

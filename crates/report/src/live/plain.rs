@@ -1,12 +1,11 @@
-//! Progress as lines of text: a heading once, then one line an evaluation, at most 80 columns each.
+//! Progress as lines of text: a heading once, then one line an evaluation. They go to files and pipes, so that no name is
+//! cut.
 
 use std::io::Write;
 
-use console::measure_text_width;
-
 use super::board::Board;
 use crate::text::numbers;
-use crate::text::{WIDTH, fitted};
+use crate::text::{fitted, plain};
 
 /// Writes lines to a log. A line that cannot be written is dropped: a broken log must not end a run.
 pub(super) struct PlainLines<W> {
@@ -49,7 +48,7 @@ impl<W: Write> PlainLines<W> {
     }
 
     fn line(&mut self, text: &str) {
-        let _ = writeln!(self.into, "{}", fitted(text, WIDTH));
+        let _ = writeln!(self.into, "{}", plain(text));
     }
 }
 
@@ -58,7 +57,7 @@ fn row(figures: [&str; 5], tail: &str) -> String {
     format!("{time:>10} {clock:>8} {objective:>10} {metric:>9} {sent:>8}  {tail}")
 }
 
-/// `tokyo 118, oregon 124`, with names shortened to the width that is left in a line.
+/// `tokyo 118, oregon 124`.
 fn spread(board: &Board) -> String {
     let Some((slowest, fastest)) = board.slowest_and_fastest() else { return String::new() };
     let clock = |at: usize| numbers::count(board.data_centers[at].clock);
@@ -66,14 +65,8 @@ fn spread(board: &Board) -> String {
     if board.data_centers[slowest].clock == board.data_centers[fastest].clock {
         return "all even".into();
     }
-    let figures = format!(" {},  {}", clock(slowest), clock(fastest));
-    let room = TAIL.saturating_sub(measure_text_width(&figures)) / 2;
-    let (slow, fast) = (fitted(name(slowest), room), fitted(name(fastest), room));
-    format!("{slow} {}, {fast} {}", clock(slowest), clock(fastest))
+    format!("{} {}, {} {}", name(slowest), clock(slowest), name(fastest), clock(fastest))
 }
-
-/// The columns of a line that its figures leave free.
-const TAIL: usize = WIDTH - 51;
 
 #[cfg(test)]
 mod tests {
@@ -105,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_fit_eighty_columns_whatever_the_names() {
+    fn names_are_whole_and_send_no_commands() {
         let names =
             ["a data center with a very long name", "\u{1b}[31mred", "東京東京東京東京東京東京"];
         let data_centers =
@@ -131,12 +124,11 @@ mod tests {
         quickstart: asp over three-regions
               time    clock  objective      rmse WAN sent  slowest and fastest
                0 s        0     0.7098    0.8700  14.2 MB  all even
-            12.4 s    9,118     0.7098    0.8700  14.2 MB  a data… 9,118, �[31mr… 9,124
-        2 h 01 min        4     0.7098    0.8700  14.2 MB  a data… 4, 東京東… 12,345,678
+            12.4 s    9,118     0.7098    0.8700  14.2 MB  a data center with a very long name 9,118, �[31mred 9,124
+        2 h 01 min        4     0.7098    0.8700  14.2 MB  a data center with a very long name 4, 東京東京東京東京東京東京 12,345,678
         "#);
 
         for line in text.lines() {
-            assert!(measure_text_width(line) <= WIDTH, "{line}");
             assert!(!line.chars().any(char::is_control));
         }
     }

@@ -8,7 +8,7 @@ use super::parts::{
 use super::template::render;
 use crate::comparison::{CompareRow, ComparedRun, Comparison, LAN};
 use crate::text::numbers;
-use crate::text::phrases::{time_to_target, wan_bandwidth_scale};
+use crate::text::phrases::{time_to_target_among, trained_on, wan_bandwidth_scale};
 use gaia_telemetry::Summary;
 
 #[derive(Serialize)]
@@ -91,7 +91,11 @@ fn wan_view(comparison: &Comparison, at: usize, wan: &str) -> WanView {
         name: wan.into(),
         is_lan: wan == LAN,
         scale: summaries().next().map(wan_bandwidth_scale).unwrap_or_default(),
-        rows: runs.iter().enumerate().map(|(at, run)| row_view(at, &run.row)).collect(),
+        rows: runs
+            .iter()
+            .enumerate()
+            .map(|(at, run)| row_view(at, &run.row, comparison.longest_s()))
+            .collect(),
         pictures: comparison_pictures(comparison, wan, &id),
         blocked: summaries()
             .map(|summary| BlockedBar::new(&summary.remote_sync, summary.blocked_s, widest))
@@ -100,12 +104,12 @@ fn wan_view(comparison: &Comparison, at: usize, wan: &str) -> WanView {
     }
 }
 
-fn row_view(at: usize, row: &CompareRow) -> RowView {
+fn row_view(at: usize, row: &CompareRow, longest_s: f64) -> RowView {
     let summary = &row.summary;
     RowView {
         remote: summary.remote_sync.clone(),
         colour: colour(&summary.remote_sync, at),
-        time: time_to_target(summary),
+        time: time_to_target_among(summary, longest_s),
         clocks: numbers::shown(summary.clocks_to_target, numbers::count),
         speedup: numbers::shown(row.speedup_vs_bsp, numbers::times),
         times_lan: numbers::shown(row.times_lan, numbers::times),
@@ -130,9 +134,8 @@ fn sentence(about: &Summary, comparison: &Comparison) -> String {
         }
     }
     format!(
-        "{} with {}, trained with {} between data centers on {}.",
-        about.app,
-        numbers::counted(about.parameters, "parameter"),
+        "{}. Trained with {} between data centers on {}.",
+        trained_on(about),
         listed(&remotes),
         listed(&comparison.wans()),
     )

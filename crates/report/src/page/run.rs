@@ -94,14 +94,13 @@ impl Figure {
 
 /// What ran, in a sentence.
 fn sentence(summary: &Summary) -> String {
-    let size = numbers::counted(summary.parameters, "parameter");
     let place = match summary.data_centers.len() {
         1 => "in one data center".into(),
         all => format!("over {all} data centers"),
     };
     format!(
-        "{} with {size}, trained {place} by {} and {}: {} between data centers, {} inside them.",
-        summary.app,
+        "{}. Trained {place} by {} and {}: {} between data centers, {} inside them.",
+        phrases::trained_on(summary),
         numbers::counted(summary.workers, "worker"),
         numbers::counted(summary.servers, "parameter server"),
         summary.remote_sync,

@@ -7,7 +7,7 @@ use console::Alignment;
 use super::lines::{line, short_seconds};
 use super::paint::Paint;
 use crate::comparison::Comparison;
-use crate::text::phrases::{bandwidth_scale, time_to_target};
+use crate::text::phrases::{bandwidth_scale, time_to_target_among};
 use crate::text::{TextTable, WIDTH, fitted, numbers, plain};
 use gaia_telemetry::Summary;
 
@@ -68,7 +68,7 @@ fn table(comparison: &Comparison) -> TextTable {
         let (row, summary) = (&run.row, &run.row.summary);
         table.row(vec![
             format!("  {}", summary.remote_sync),
-            time_to_target(summary),
+            time_to_target_among(summary, comparison.longest_s()),
             numbers::shown(row.speedup_vs_bsp, numbers::times),
             numbers::shown(row.times_lan, numbers::times),
             numbers::bytes(summary.wan_bytes),

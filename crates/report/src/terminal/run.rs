@@ -22,6 +22,9 @@ pub fn run_block(summary: &Summary, files: &[(&str, PathBuf)], paint: Paint) -> 
         summary.name, summary.remote_sync, summary.wan, summary.driver, summary.seed
     );
     line(&mut block, &paint.bold(&fitted(&title, WIDTH)));
+    for text in wrapped(&summary.trained_on, WIDTH) {
+        line(&mut block, &text);
+    }
     if let Some(reason) = &summary.remote_sync_reason {
         let chosen = format!("{} was chosen by model = \"auto\". {reason}", summary.remote_sync);
         for text in wrapped(&chosen, WIDTH) {
@@ -31,8 +34,11 @@ pub fn run_block(summary: &Summary, files: &[(&str, PathBuf)], paint: Paint) -> 
     line(&mut block, "");
 
     for (label, value) in figures(summary) {
-        let value = fitted(&value, WIDTH - 18);
-        line(&mut block, &format!("  {}{value}", paint.dim(&format!("{label:<16}"))));
+        let mut label = label;
+        for text in wrapped(&value, WIDTH - 18) {
+            line(&mut block, &format!("  {}{text}", paint.dim(&format!("{label:<16}"))));
+            label = "";
+        }
     }
 
     for (label, path) in files {

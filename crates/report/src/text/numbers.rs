@@ -49,6 +49,20 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
+/// A length of time in a column of others, of which `longest` is the longest: all in the units of that one.
+pub(crate) fn seconds_among(value: f64, longest: f64) -> String {
+    if !value.is_finite() {
+        return NONE.into();
+    }
+    let whole = value.round() as u64;
+    match longest {
+        ..1.0 => seconds(value),
+        ..120.0 => format!("{} s", significant(value, 3)),
+        ..172_800.0 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3_600, whole % 3_600 / 60),
+    }
+}
+
 /// An amount of data, in decimal units.
 pub fn bytes(value: u64) -> String {
     if value < 1_000 {

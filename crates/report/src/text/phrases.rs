@@ -5,6 +5,14 @@ use gaia_telemetry::{
     ConservationRecord, GuardRecord, MembershipChange, MembershipRecord, PartedRecord, Summary,
 };
 
+/// The application, its data and its size. Older runs say less about the data.
+pub(crate) fn trained_on(summary: &Summary) -> String {
+    match summary.trained_on.as_str() {
+        "" => format!("{} with {}", summary.app, numbers::counted(summary.parameters, "parameter")),
+        described => described.into(),
+    }
+}
+
 /// From which to which metric the data centers are whose copies were evaluated at home. Empty where there are none.
 pub(crate) fn metrics_at_home(summary: &Summary) -> String {
     let metrics = || summary.at_home.iter().map(|home| home.metric);
@@ -43,6 +51,12 @@ pub(crate) fn outcome(summary: &Summary) -> String {
 /// The run's time until it met its target, or `never`.
 pub(crate) fn time_to_target(summary: &Summary) -> String {
     summary.time_to_target_s.map_or_else(|| "never".into(), numbers::seconds)
+}
+
+/// The same in a column with other runs, of which one took `longest` seconds.
+pub(crate) fn time_to_target_among(summary: &Summary, longest: f64) -> String {
+    let among = |time_s| numbers::seconds_among(time_s, longest);
+    summary.time_to_target_s.map_or_else(|| "never".into(), among)
 }
 
 /// The clock at which the target was met; with the last clock where the run went on after it.

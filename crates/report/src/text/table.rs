@@ -79,7 +79,9 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 const GUTTER: &str = "  ";
-const FIRST_MIN: usize = 8;
+
+/// Names of this length are never cut: a row that is too wide can still be read.
+const FIRST_MIN: usize = 22;
 
 #[cfg(test)]
 mod tests {
@@ -92,8 +94,8 @@ mod tests {
         let mut table = TextTable::new(&[("link", Alignment::Left), ("bytes", Alignment::Right)]);
         table.row(vec!["a data center with a very long name".into(), "14.2 MB".into()]);
         let (head, rows) = table.lines(20);
-        assert_eq!(head, "link           bytes");
-        assert_eq!(rows, ["a data cen…  14.2 MB"]);
+        assert_eq!(head, "link                      bytes");
+        assert_eq!(rows, ["a data center with a …  14.2 MB"]);
     }
 
     #[test]

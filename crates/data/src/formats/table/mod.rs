@@ -119,7 +119,11 @@ impl Table {
         let mut places = self.columns.iter().enumerate().filter(named);
         let Some((place, column)) = places.next() else {
             let key = request.key.map_or(String::new(), |key| format!(" ({key})"));
-            let expected = format!("a column {}{key}", shown(request.name.as_bytes()));
+            let expected = format!(
+                "a column {}{key}{}",
+                shown(request.name.as_bytes()),
+                other_separator(&self.columns)
+            );
             return Err(self.broken(listed(&self.columns), expected));
         };
         if places.next().is_some() {
@@ -159,6 +163,18 @@ fn listed(columns: &[ColumnInfo]) -> String {
     format!("the columns {}{more}", first.join(", "))
 }
 
+/// The setting that a file needs whose single column is a row with another separator. Empty for other files.
+fn other_separator(columns: &[ColumnInfo]) -> String {
+    let [only] = columns else { return String::new() };
+    let used = SEPARATORS.iter().find(|separator| only.name.contains(**separator));
+    used.map_or_else(String::new, |separator| {
+        format!(
+            "; for fields with {separator:?} between them, app.data.columns.separator = \"{}\"",
+            separator.escape_default()
+        )
+    })
+}
+
 /// Rows of a batch of some columns: few of wide ones.
 fn batch_rows(requests: &[Request]) -> usize {
     let is_list =
@@ -177,3 +193,6 @@ const BATCH_ROWS: usize = 1 << 13;
 const LIST_VALUES: usize = 1 << 8;
 
 const COLUMNS_SHOWN: usize = 20;
+
+/// What separates the fields of files that are not separated by commas.
+const SEPARATORS: [char; 4] = [';', '\t', '|', ','];

@@ -1,7 +1,7 @@
 //! The settings of topic modelling.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +86,10 @@ pub enum DocumentSource {
 impl DataSource for DocumentSource {
     type Columns = NoColumns;
     type Declared = DeclaredDocuments;
+
+    fn of_path(_path: &Path) -> &'static str {
+        "docword"
+    }
 }
 
 /// Documents drawn from a topic model: the model that is to be found is known.

@@ -91,7 +91,7 @@ pub use gaia_core::application::{
     Aggregation, Application, ApplicationError, Direction, Evaluation, EvaluationSums, Metric,
     Task, WeightedSum, Work,
 };
-pub use gaia_core::coordinator::{ChangeRule, StopRules};
+pub use gaia_core::coordinator::{ChangeBy, ChangeRule, StopRules};
 pub use gaia_core::significance::Significance;
 pub use gaia_core::topology::{DataCenter, Topology, WanLink};
 pub use gaia_core::types::{
@@ -106,7 +106,7 @@ pub use gaia_report::{CompareRow, ComparedRun, Comparison, ReportError, RunDirec
 pub use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, EvaluatedOn,
     GuardRecord, HomeEvaluation, LinkRecord, MembershipChange, MembershipRecord, MetricRecord,
-    ModelSnapshot, Observer, PartedRecord, Progress, Summary, Unobserved,
+    ModelSnapshot, Observer, PartedRecord, Progress, Summary, TrivialRecord, Unobserved,
 };
 
 pub use applications::{Applications, BuiltIn, build, build_with};

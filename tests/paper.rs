@@ -39,7 +39,7 @@ model = "asp"
 examples_per_second = 100.0
 
 [stop]
-change = {}
+change = { by = "endpoints" }
 clocks = 400
 "#;
 

@@ -4,7 +4,7 @@
 use gaia_report::{Comparison, Paint, RunDirectory, comparison_block, run_block, write_run_pages};
 use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, LinkRecord, MetricRecord, Progress,
-    Summary,
+    Summary, TrivialRecord,
 };
 
 use super::files::{check_error, in_folder, write};
@@ -130,6 +130,12 @@ fn summary() -> Summary {
         data_center_clocks: Vec::new(),
         objective: 0.25,
         metric: MetricRecord { name: "rmse".into(), value: 0.5 },
+        trivial: Some(TrivialRecord {
+            name: "mean rating".into(),
+            objective: 1.0,
+            metric: 1.0,
+            error_removed: 0.5,
+        }),
         wan_bytes: 6000,
         wan_cost_usd: 0.02,
         machine_cost_usd: 0.0,

@@ -7,7 +7,7 @@ use super::{CheckFlags, Failure, Terminal};
 use crate::applications::Applications;
 use gaia_config::{ComputeModel, ComputeRate, Decision, Plan};
 use gaia_core::application::Application;
-use gaia_core::coordinator::StopRules;
+use gaia_core::coordinator::{ChangeBy, StopRules};
 use gaia_core::server::ExchangeRoute;
 use gaia_core::sync::{AspConfig, LocalSync, Overlap, RemoteSync};
 use gaia_core::topology::Topology;
@@ -293,8 +293,12 @@ fn stop(stop: &StopRules) -> String {
     }
     if let Some(change) = stop.change {
         let (percent, clocks) = (change.percent, change.clocks);
+        let by = match change.by {
+            ChangeBy::Trend => "by its trend over twice as many",
+            ChangeBy::Endpoints => "between two evaluations",
+        };
         rules.push(format!(
-            "once the objective changes by less than {percent} % in {clocks} clocks"
+            "once the objective changes by less than {percent} % in {clocks} clocks, {by}"
         ));
     }
     if let Some(clocks) = stop.clocks {

@@ -37,6 +37,7 @@ fn a_run_over_three_regions_ends_in_a_block() {
       time to target  12.9 s, clock 115
       objective       0.7096, target 0.71
       metric          rmse 0.8696, held out
+      to beat         mean rating: rmse 1.042, objective 1.086; 17 % less error
       WAN traffic     13.9 MB
       WAN cost        $0.00031
       LAN traffic     1.43 GB
@@ -100,6 +101,7 @@ fn a_run_over_eleven_regions_shows_its_busiest_links() {
       time to target  12.9 s, clock 115
       objective       0.7096, target 0.71
       metric          rmse 0.8696, held out
+      to beat         mean rating: rmse 1.042, objective 1.086; 17 % less error
       WAN traffic     13.9 MB
       WAN cost        $0.00036
       LAN traffic     1.43 GB
@@ -138,10 +140,11 @@ fn a_run_on_the_lan_that_stopped_early_has_no_links() {
     matrix factorisation of ratings.csv: 610 users × 9724 items, 90753 ratings and
     10083 held out, 103340 parameters
 
-      converged       no, stopped after 110 clocks
+      converged       no, stopped after 110 clocks, not settled
       time to target  never
       objective       0.7089, target 0.71
       metric          rmse 0.8689, held out
+      to beat         mean rating: rmse 1.042, objective 1.086; 17 % less error
       WAN traffic     0 B
       WAN cost        $0
       LAN traffic     1.43 GB

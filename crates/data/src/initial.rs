@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::error::DataError;
 use gaia_core::application::{
-    Application, ApplicationError, Attachment, EvaluationSums, Metric, Task,
+    Application, ApplicationError, Attachment, EvaluationSums, Metric, Task, TrivialPredictor,
 };
 use gaia_core::types::{Clock, DcId, Model, ModelLayout, RowSet, Seed};
 use gaia_model::{StateDict, TrainedModel};
@@ -90,6 +90,10 @@ impl Application for Initialized {
         workers: Range<usize>,
     ) -> Result<EvaluationSums, ApplicationError> {
         self.application.sums(model, workers)
+    }
+
+    fn trivial_predictor(&self) -> Result<Option<TrivialPredictor>, ApplicationError> {
+        self.application.trivial_predictor()
     }
 
     fn metric(&self) -> Metric {

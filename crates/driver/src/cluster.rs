@@ -7,7 +7,9 @@ use crate::digest::digest;
 use crate::table_digests::TableDigests;
 use gaia_config::{OnGiveUp, Plan};
 use gaia_core::application::Application;
-use gaia_core::coordinator::{ClusterCoordinator, Coordinator, CoordinatorConfig, FailureRules};
+use gaia_core::coordinator::{
+    ClusterCoordinator, Coordinator, CoordinatorConfig, Earliest, FailureRules,
+};
 use gaia_core::persist;
 use gaia_core::server::{
     Blocks, ExchangeRoute, LinkFacts, LongestWay, Schedule, Server, ServerConfig,
@@ -169,6 +171,10 @@ impl<'p> Blueprint<'p> {
             servers: server_ids(&plan.topology).collect(),
             workers: worker_ids(&plan.topology).collect(),
             stop: plan.stop,
+            earliest: Earliest {
+                clocks: self.application.clocks_per_pass(),
+                time: ROUND_TRIPS * plan.topology.rtt_max().0,
+            },
             evaluate_every: plan.evaluate.every,
             lockstep: match &plan.remote {
                 RemoteSync::Bsp(_) | RemoteSync::Ssp(_) | RemoteSync::LocalSteps(_) => {
@@ -273,6 +279,10 @@ fn schedule(application: &Arc<dyn Application>) -> Arc<Schedule> {
         momentum,
     })
 }
+
+/// Round trips over the slowest link before an objective can be called settled: some for updates, and some for what they
+/// change elsewhere.
+const ROUND_TRIPS: u32 = 5;
 
 /// The largest number of initial values that are hashed. Their creation takes some ten milliseconds.
 const COMPARED_PARAMETERS_MAX: usize = 1 << 22;

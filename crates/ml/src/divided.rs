@@ -147,6 +147,11 @@ impl<E: Examples> Divided<E> {
         }
     }
 
+    /// Whether this process has the examples of all workers.
+    pub(crate) fn is_whole(&self) -> bool {
+        (0..self.workers()).map(|worker| self.train_len(worker)).sum::<usize>() == self.train_total
+    }
+
     /// The number of training examples of all workers for each one of this worker.
     pub fn ratio(&self, worker: usize) -> f64 {
         self.train_total as f64 / self.train_len(worker) as f64

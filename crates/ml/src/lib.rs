@@ -16,5 +16,6 @@ pub mod kernels;
 pub mod layers;
 mod pieces;
 pub mod stored;
+mod trivial;
 
 pub use config::ConfigError;

@@ -17,6 +17,6 @@ pub use records::finite_or_null;
 pub use records::{
     BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, EvaluatedOn,
     GuardRecord, HomeEvaluation, LinkRecord, MembershipChange, MembershipRecord, MetricRecord,
-    ModelSnapshot, Observer, PartedRecord, Progress, Summary, Unobserved,
+    ModelSnapshot, Observer, PartedRecord, Progress, Summary, TrivialRecord, Unobserved,
 };
 pub use watched::Telemetry;

@@ -234,6 +234,20 @@ pub struct LinkRecord {
     pub cost_usd: f64,
 }
 
+/// A predictor that has learnt nothing about examples, beside the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrivialRecord {
+    /// What it predicts, such as `majority class`.
+    pub name: String,
+    /// Its objective, without regularisation.
+    pub objective: f64,
+    /// Its held-out metric.
+    pub metric: f64,
+    /// The share of its held-out error that the model removes: 1 of a perfect model, and negative of a worse one. Errors
+    /// are what an accuracy lacks to 1, and metrics of which lower values are better.
+    pub error_removed: f64,
+}
+
 /// The results of a run: `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -303,6 +317,10 @@ pub struct Summary {
     pub objective: f64,
     /// The held-out metric of the same.
     pub metric: MetricRecord,
+    /// The predictor that the model must beat to have learnt anything. Left out where the application has none, and where
+    /// the process that writes this has not all data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trivial: Option<TrivialRecord>,
     /// The evaluation of each data center's copy on its own data, in the order of the topology. Empty where copies were
     /// evaluated on all data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -32,6 +32,15 @@ pub struct WeightedSum {
     pub weight: f64,
 }
 
+/// A predictor that has learnt nothing about examples but how often each answer is right: what a model must beat.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrivialPredictor {
+    /// What it predicts, such as `majority class`.
+    pub name: Cow<'static, str>,
+    /// Its objective without regularisation, and its metric, over the data that copies are evaluated on.
+    pub evaluation: Evaluation,
+}
+
 /// A held-out metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metric {

@@ -16,7 +16,9 @@ use crate::types::{
 
 pub use application_error::ApplicationError;
 pub use attachment::Attachment;
-pub use evaluation::{Aggregation, Direction, Evaluation, EvaluationSums, Metric, WeightedSum};
+pub use evaluation::{
+    Aggregation, Direction, Evaluation, EvaluationSums, Metric, TrivialPredictor, WeightedSum,
+};
 pub use names::{Name, Names};
 
 /// One machine-learning application over data that is already split among workers.
@@ -75,6 +77,15 @@ pub trait Application: Send + Sync {
 
     /// The name of the held-out metric, how it follows from its mean, and its direction.
     fn metric(&self) -> Metric;
+
+    /// The predictor that a model must beat to have learnt anything. The default is none, for applications that have none
+    /// and processes that do not have all examples.
+    ///
+    /// # Errors
+    /// As [`Self::sums`].
+    fn trivial_predictor(&self) -> Result<Option<TrivialPredictor>, ApplicationError> {
+        Ok(None)
+    }
 
     /// The learning rate at a clock, divided by the learning rate at clock 0. The hard threshold decays with it. The
     /// default is 1, a constant rate.

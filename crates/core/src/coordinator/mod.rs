@@ -9,6 +9,7 @@
 //! which nodes and data centers take part. A driver whose nodes cannot fail needs only the first.
 
 mod absences;
+mod change;
 mod cluster;
 mod incarnations;
 mod members;
@@ -21,13 +22,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+pub use change::{ChangeBy, ChangeRule, Earliest};
 pub use cluster::{
     Admission, ClusterCoordinator, FailureRules, MustStay, Nearest, NoSource, NotAdmitted, TakeOver,
 };
 pub use server_processes::ServerProcess;
 pub use stand_ins::StandIns;
 pub use standing_orders::{NodeOrder, Recipients, StandingOrders};
-pub use stop::{ChangeRule, StopReason, StopRules, target_of};
+pub use stop::{StopReason, StopRules, target_of};
 
 use crate::persist;
 use crate::types::{Clock, DcId, Instant, ServerId, ShardId, Staleness, WorkerId};
@@ -41,6 +43,8 @@ pub struct CoordinatorConfig {
     pub workers: Vec<WorkerId>,
     /// When the run stops.
     pub stop: StopRules,
+    /// When the objective can have settled at the earliest.
+    pub earliest: Earliest,
     /// The number of clocks between evaluations, at least 1.
     pub evaluate_every: u64,
     /// If all data centers must stop at the same clock (BSP, SSP, local steps): how far a worker may be ahead of the
@@ -204,7 +208,7 @@ impl Coordinator {
         if self.phase != Phase::Training {
             return;
         }
-        if let Some(reason) = self.config.stop.met(now, &self.history) {
+        if let Some(reason) = self.config.stop.met(now, &self.history, self.config.earliest) {
             self.stop(reason);
         }
     }
@@ -450,6 +454,7 @@ mod tests {
             servers: dcs.map(|dc| ServerId { dc, shard: ShardId(0) }).into(),
             workers: dcs.map(|dc| WorkerId { dc, index: 0 }).into(),
             stop,
+            earliest: Earliest::default(),
             evaluate_every: 2,
             lockstep,
             inactive: BTreeSet::new(),

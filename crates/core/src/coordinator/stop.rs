@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::change::{ChangeRule, Earliest};
 use crate::types::{Clock, Instant};
 
 /// When a run stops: as soon as one of the rules holds. At least one is given.
@@ -19,20 +20,9 @@ pub struct StopRules {
     /// The driver's clock has reached this time, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// The objective has converged.
+    /// The objective has settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<ChangeRule>,
-}
-
-/// The objective changed by less than `percent` of itself over the last `clocks` clocks: the rule by which the
-/// paper calls a run converged (Hsieh et al., NSDI 2017).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ChangeRule {
-    /// The largest change in percent: above 0 and at most 100.
-    pub percent: f64,
-    /// The number of clocks between the compared objectives, at least 1.
-    pub clocks: u64,
 }
 
 /// The rule that stopped a run.
@@ -40,7 +30,7 @@ pub struct ChangeRule {
 pub enum StopReason {
     /// [`StopRules::objective`]: the target was reached.
     Objective,
-    /// [`StopRules::change`]: the objective has converged.
+    /// [`StopRules::change`]: the objective has settled.
     Converged,
     /// [`StopRules::clocks`]: the clocks were finished.
     Clocks,
@@ -52,12 +42,6 @@ pub enum StopReason {
     Interrupted,
     /// The task of a worker has no more to do.
     Ended,
-}
-
-impl Default for ChangeRule {
-    fn default() -> Self {
-        Self { percent: 2.0, clocks: 10 }
-    }
 }
 
 impl StopReason {
@@ -83,7 +67,12 @@ impl StopRules {
     }
 
     /// The rule that holds after the latest evaluation of `history`, if one does.
-    pub(super) fn met(&self, now: Instant, history: &[(Clock, f64)]) -> Option<StopReason> {
+    pub(super) fn met(
+        &self,
+        now: Instant,
+        history: &[(Clock, f64)],
+        earliest: Earliest,
+    ) -> Option<StopReason> {
         let (clock, objective) = *history.last()?;
         if !objective.is_finite() {
             return Some(StopReason::Diverged);
@@ -91,23 +80,13 @@ impl StopRules {
         if self.objective.is_some_and(|target| objective <= target) {
             return Some(StopReason::Objective);
         }
-        if self.change.is_some_and(|rule| rule.settled(history)) {
+        if self.change.is_some_and(|rule| rule.is_settled(now, history, earliest)) {
             return Some(StopReason::Converged);
         }
         if self.clocks.is_some_and(|clocks| clock.0 >= clocks) {
             return Some(StopReason::Clocks);
         }
         self.deadline().filter(|at| now >= *at).map(|_| StopReason::Seconds)
-    }
-}
-
-impl ChangeRule {
-    fn settled(&self, history: &[(Clock, f64)]) -> bool {
-        let Some(&(clock, objective)) = history.last() else { return false };
-        let earlier = history.iter().rev().find(|(at, _)| clock.ahead_of(*at) >= self.clocks);
-        earlier.is_some_and(|(_, before)| {
-            (before - objective).abs() < self.percent / 100.0 * before.abs()
-        })
     }
 }
 
@@ -122,6 +101,7 @@ const ROUNDING: f64 = 1e-5;
 
 #[cfg(test)]
 mod tests {
+    use super::super::change::ChangeBy;
     use super::*;
 
     fn check(rules: StopRules, objectives: &[f64], expect: Option<StopReason>) {
@@ -130,13 +110,13 @@ mod tests {
             .enumerate()
             .map(|(at, value)| (Clock(at as u64 + 1), *value))
             .collect();
-        assert_eq!(rules.met(Instant::ZERO, &history), expect, "{rules:?}");
+        assert_eq!(rules.met(Instant::ZERO, &history, Earliest::default()), expect, "{rules:?}");
     }
 
     #[test]
     fn the_first_rule_that_holds_ends_the_run() {
         let none = StopRules::default();
-        let change = Some(ChangeRule { percent: 2.0, clocks: 2 });
+        let change = Some(ChangeRule { percent: 2.0, clocks: 2, by: ChangeBy::Endpoints });
         check(none, &[1.0, f64::NAN], Some(StopReason::Diverged));
         check(StopRules { objective: Some(0.5), ..none }, &[1.0, 0.5], Some(StopReason::Objective));
         check(StopRules { clocks: Some(3), ..none }, &[1.0, 0.5], None);

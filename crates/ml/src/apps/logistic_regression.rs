@@ -22,9 +22,10 @@ use crate::divided::Divided;
 use crate::examples::SparseExamples;
 use crate::kernels::vector::softplus;
 use crate::pieces::sum;
+use crate::trivial::class_frequencies;
 use gaia_core::application::{
     Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
-    Names, Task, Work,
+    Names, Task, TrivialPredictor, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -190,6 +191,11 @@ impl Application for LogisticRegression {
             objective: sum(&examples.train_pieces(workers.clone(), EVALUATION_CHUNK), loss)?,
             metric: sum(&examples.test_pieces(workers, EVALUATION_CHUNK), is_right)?,
         })
+    }
+
+    fn trivial_predictor(&self) -> Result<Option<TrivialPredictor>, ApplicationError> {
+        let class = |examples: &SparseExamples, at: usize| usize::from(examples.labels[at] > 0.0);
+        class_frequencies(&self.shared.examples, 2, class)
     }
 
     fn metric(&self) -> Metric {

@@ -30,7 +30,7 @@ use crate::kernels::vector::square_norm;
 use crate::pieces::sum;
 use gaia_core::application::{
     Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
-    Names, Task, Work,
+    Names, Task, TrivialPredictor, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -282,6 +282,15 @@ impl Application for MatrixFactorization {
             objective: sum(&ratings.train_pieces(workers.clone(), EVALUATION_CHUNK), loss)?,
             metric: sum(&ratings.test_pieces(workers, EVALUATION_CHUNK), error)?,
         })
+    }
+
+    /// Without factors a model predicts the mean.
+    fn trivial_predictor(&self) -> Result<Option<TrivialPredictor>, ApplicationError> {
+        if !self.shared.ratings.is_whole() {
+            return Ok(None);
+        }
+        let evaluation = self.evaluate(&Model::zeros(self.shared.layout.clone()))?;
+        Ok(Some(TrivialPredictor { name: "mean rating".into(), evaluation }))
     }
 
     fn metric(&self) -> Metric {

@@ -24,9 +24,10 @@ use crate::examples::{DenseExamples, Shape};
 use crate::kernels::vector::axpy;
 use crate::layers::{Activations, Score, Stack};
 use crate::pieces::Piece;
+use crate::trivial::class_frequencies;
 use gaia_core::application::{
     Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
-    Names, Task, WeightedSum, Work,
+    Names, Task, TrivialPredictor, WeightedSum, Work,
 };
 use gaia_core::types::{
     Clock, Content, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
@@ -198,6 +199,12 @@ impl Application for Network {
         let all = workers.into_par_iter().map(of_worker);
         let all = all.collect::<Result<Vec<EvaluationSums>, ApplicationError>>()?;
         Ok(all.into_iter().sum())
+    }
+
+    fn trivial_predictor(&self) -> Result<Option<TrivialPredictor>, ApplicationError> {
+        let examples = &self.shared.examples;
+        let class = |examples: &DenseExamples, at: usize| examples.labels[at] as usize;
+        class_frequencies(examples, examples.train.classes, class)
     }
 
     fn metric(&self) -> Metric {

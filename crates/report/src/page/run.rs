@@ -121,14 +121,7 @@ fn headlines(summary: &Summary) -> Vec<Figure> {
     vec![
         Figure::new("Time to target", time_to_target(summary), reached),
         Figure::new("Objective", numbers::objective(summary.objective), target),
-        Figure::new(
-            "Held-out metric",
-            numbers::objective(metric.value),
-            match phrases::metrics_at_home(summary) {
-                range if range.is_empty() => metric.name.clone(),
-                range => format!("{}, {range}", metric.name),
-            },
-        ),
+        Figure::new("Held-out metric", numbers::objective(metric.value), metric_note(summary)),
         Figure::new("WAN traffic", numbers::bytes(summary.wan_bytes), bytes_to_target(summary)),
         Figure::new("WAN cost", numbers::dollars(summary.wan_cost_usd), ""),
         Figure::new(
@@ -137,6 +130,19 @@ fn headlines(summary: &Summary) -> Vec<Figure> {
             "worker-seconds",
         ),
     ]
+}
+
+/// What the metric is, its range over data centers, and the predictor that it must beat.
+fn metric_note(summary: &Summary) -> String {
+    let mut note = summary.metric.name.clone();
+    let range = phrases::metrics_at_home(summary);
+    if !range.is_empty() {
+        note = format!("{note}, {range}");
+    }
+    if let Some(trivial) = &summary.trivial {
+        note = format!("{note}, {}: {}", trivial.name, numbers::objective(trivial.metric));
+    }
+    note
 }
 
 fn facts(summary: &Summary) -> Vec<Figure> {

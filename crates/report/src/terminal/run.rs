@@ -86,11 +86,18 @@ fn figures(summary: &Summary) -> Vec<(&'static str, String)> {
                 phrases::metrics_at_home(summary),
             ),
         ),
+    ];
+
+    if let Some(trivial) = &summary.trivial {
+        figures.push(("to beat", phrases::trivial(trivial, &metric.name)));
+    }
+
+    figures.extend([
         ("WAN traffic", join(numbers::bytes(summary.wan_bytes), bytes_to_target(summary))),
         ("WAN cost", numbers::dollars(summary.wan_cost_usd)),
         ("LAN traffic", numbers::bytes(summary.lan_bytes)),
         ("blocked", blocked(summary.blocked_s)),
-    ];
+    ]);
 
     if summary.machine_cost_usd > 0.0 {
         figures.push(("machine cost", numbers::dollars(summary.machine_cost_usd)));

@@ -3,6 +3,7 @@
 use super::{numbers, plain};
 use gaia_telemetry::{
     ConservationRecord, GuardRecord, MembershipChange, MembershipRecord, PartedRecord, Summary,
+    TrivialRecord,
 };
 
 /// The application, its data and its size. Older runs say less about the data.
@@ -37,15 +38,38 @@ pub(crate) fn outcome(summary: &Summary) -> String {
 
     match (summary.stopped_by.as_str(), summary.converged) {
         ("objective", _) => "yes, the target objective was met".into(),
-        ("converged", _) => "yes, the objective settled".into(),
-        ("clocks", false) => format!("no, stopped after {clocks}"),
-        ("seconds", false) => format!("no, stopped after {}", numbers::seconds(summary.time_s)),
+        ("converged", _) => format!("yes, the objective settled{}", little_learnt(summary)),
+        ("clocks", false) => format!("no, stopped after {clocks}, not settled"),
+        ("seconds", false) => {
+            format!("no, stopped after {}, not settled", numbers::seconds(summary.time_s))
+        }
         (_, true) => "yes".into(),
         ("diverged", _) => format!("no, diverged after {clocks}"),
         ("ended", _) => format!("no, a worker's task ended after {clocks}"),
         ("interrupted", _) => format!("no, interrupted after {clocks}"),
         (_, false) => format!("no, stopped by {}", summary.stopped_by),
     }
+}
+
+/// What is said of a model that is hardly better than a predictor that has learnt nothing. Empty of others.
+fn little_learnt(summary: &Summary) -> String {
+    match &summary.trivial {
+        Some(trivial) if trivial.error_removed < LITTLE_LEARNT => {
+            format!(", but the model is hardly better than the {}", trivial.name)
+        }
+        _ => String::new(),
+    }
+}
+
+/// The predictor that the model must beat, and how much less error the model makes.
+pub(crate) fn trivial(trivial: &TrivialRecord, metric: &str) -> String {
+    format!(
+        "{}: {metric} {}, objective {}; {} less error",
+        trivial.name,
+        numbers::objective(trivial.metric),
+        numbers::objective(trivial.objective),
+        numbers::percent(trivial.error_removed.max(0.0)),
+    )
 }
 
 /// The run's time until it met its target, or `never`.
@@ -146,3 +170,6 @@ pub(crate) fn guard(guard: &GuardRecord) -> String {
     let bytes = numbers::bytes(guard.bytes);
     format!("{probes} ({bytes}), {alarms}, tightness {} in the end", guard.tightness)
 }
+
+/// The share of a trivial predictor's error below which what a model removes can be chance.
+const LITTLE_LEARNT: f64 = 0.02;

@@ -31,7 +31,8 @@ use crate::apps::sampled::Sampled;
 use crate::divided::Divided;
 use crate::examples::Documents;
 use gaia_core::application::{
-    Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric, Task,
+    Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
+    Task, TrivialPredictor,
 };
 use gaia_core::types::{Clock, Model, ModelLayout, Seed, TableId, TableLayout};
 
@@ -182,6 +183,21 @@ impl Application for TopicModel {
         let all = workers.into_par_iter().map(of_worker);
         let all = all.collect::<Result<Vec<EvaluationSums>, ApplicationError>>()?;
         Ok(all.into_iter().sum())
+    }
+
+    /// Where all topics have the same words, each word is as frequent in every document as in all.
+    fn trivial_predictor(&self) -> Result<Option<TrivialPredictor>, ApplicationError> {
+        if !self.shared.documents.is_whole() {
+            return Ok(None);
+        }
+        let mut model = Model::zeros(self.shared.layout.clone());
+        let topics = self.shared.config.topics;
+        let rows = model.table_mut(WORD_TOPIC).chunks_exact_mut(topics);
+        for (row, count) in rows.zip(&self.shared.counts.total) {
+            row.fill((*count as f64 / topics as f64) as f32);
+        }
+        let evaluation = self.evaluate(&model)?;
+        Ok(Some(TrivialPredictor { name: "word frequencies".into(), evaluation }))
     }
 
     fn metric(&self) -> Metric {

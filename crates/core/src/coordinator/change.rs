@@ -1,0 +1,225 @@
+//! When an objective has settled: it changes little any more, and what it changes is not noise, a rise, or a beginning.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{Clock, Instant};
+
+/// The objective changes by less than `percent` of itself in `clocks` clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChangeRule {
+    /// The largest change in percent: above 0 and at most 100.
+    pub percent: f64,
+    /// The number of clocks in which it may change as much, at least 1.
+    pub clocks: u64,
+    /// How the change is found.
+    pub by: ChangeBy,
+}
+
+/// How the change of an objective is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeBy {
+    /// By the line through the evaluations of the last 2 × `clocks` clocks, with its uncertainty, and not before
+    /// [`Earliest`].
+    #[default]
+    Trend,
+    /// By two evaluations, the last one and the one `clocks` clocks before: the rule by which the paper calls a run
+    /// converged (Hsieh et al., NSDI 2017).
+    Endpoints,
+}
+
+/// Before this an objective cannot be called settled: what little it has changed says nothing yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Earliest {
+    /// Clocks of one pass over the data.
+    pub clocks: u64,
+    /// Several round trips over the slowest link, within which no data center has received an answer to its updates.
+    pub time: Duration,
+}
+
+/// A line through evaluations: objectives by clocks.
+struct Trend {
+    mean: f64,
+    /// The change of the objective in a clock.
+    slope: f64,
+    /// The standard errors of the slope and of the mean.
+    slope_error: f64,
+    mean_error: f64,
+}
+
+impl Default for ChangeRule {
+    fn default() -> Self {
+        Self { percent: 2.0, clocks: 10, by: ChangeBy::Trend }
+    }
+}
+
+impl ChangeRule {
+    /// Whether the objective has settled by the latest evaluation of `history`, at `now`.
+    pub(super) fn is_settled(
+        &self,
+        now: Instant,
+        history: &[(Clock, f64)],
+        earliest: Earliest,
+    ) -> bool {
+        match self.by {
+            ChangeBy::Trend => self.trend_is_settled(now, history, earliest),
+            ChangeBy::Endpoints => self.endpoints_are_settled(history),
+        }
+    }
+
+    fn endpoints_are_settled(&self, history: &[(Clock, f64)]) -> bool {
+        let Some(&(clock, objective)) = history.last() else { return false };
+        let earlier = history.iter().rev().find(|(at, _)| clock.ahead_of(*at) >= self.clocks);
+        earlier.is_some_and(|(_, before)| {
+            (before - objective).abs() < self.percent / 100.0 * before.abs()
+        })
+    }
+
+    /// Whether the line through the latest evaluations is flat beyond doubt, does not rise, and is not above what the run
+    /// had reached before.
+    fn trend_is_settled(
+        &self,
+        now: Instant,
+        history: &[(Clock, f64)],
+        Earliest { clocks, time }: Earliest,
+    ) -> bool {
+        let Some(&(last, _)) = history.last() else { return false };
+        if last.0 < clocks || now.since(Instant::ZERO) < time {
+            return false;
+        }
+
+        let window = 2 * self.clocks;
+        let recent = history.iter().rev().take_while(|(at, _)| last.ahead_of(*at) <= window);
+        let count = recent.count().max(EVALUATIONS_MIN);
+        let Some(start) = history.len().checked_sub(count) else { return false };
+        // A window that reaches back to the start has too little before it.
+        if last.ahead_of(history[start].0) < window - window / 4 {
+            return false;
+        }
+        let Some(trend) = Trend::through(&history[start..]) else { return false };
+
+        let allowed = self.percent / 100.0 * trend.mean.abs();
+        let change = trend.slope.abs() + CERTAINTY * trend.slope_error;
+        let is_flat = change * (self.clocks as f64) < allowed;
+        let does_rise = trend.slope > CERTAINTY * trend.slope_error;
+
+        let lowest = history[..start]
+            .windows(count)
+            .filter_map(Trend::through)
+            .map(|before| before.mean)
+            .fold(f64::INFINITY, f64::min);
+        let is_above = trend.mean - CERTAINTY * trend.mean_error > lowest + allowed;
+
+        is_flat && !does_rise && !is_above
+    }
+}
+
+impl Trend {
+    /// The least-squares line through at least three evaluations at different clocks.
+    fn through(evaluations: &[(Clock, f64)]) -> Option<Self> {
+        let count = evaluations.len() as f64;
+        if evaluations.len() < 3 {
+            return None;
+        }
+        let mean_clock = evaluations.iter().map(|(at, _)| at.0 as f64).sum::<f64>() / count;
+        let mean = evaluations.iter().map(|(_, objective)| objective).sum::<f64>() / count;
+
+        let (mut spread, mut together) = (0.0, 0.0);
+        for (at, objective) in evaluations {
+            let away = at.0 as f64 - mean_clock;
+            spread += away * away;
+            together += away * (objective - mean);
+        }
+        if spread == 0.0 {
+            return None;
+        }
+        let slope = together / spread;
+
+        let residual =
+            |(at, objective): &(Clock, f64)| objective - mean - slope * (at.0 as f64 - mean_clock);
+        let squares: f64 = evaluations.iter().map(|at| residual(at).powi(2)).sum();
+        let variance = squares / (count - 2.0);
+
+        Some(Self {
+            mean,
+            slope,
+            slope_error: (variance / spread).sqrt(),
+            mean_error: (variance / count).sqrt(),
+        })
+    }
+}
+
+/// Evaluations below which a line through them says little about its own uncertainty.
+const EVALUATIONS_MIN: usize = 4;
+
+/// Standard errors on each side of an estimate within which the true value nearly always is.
+const CERTAINTY: f64 = 2.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the rule holds at each clock from 1 on, for objectives at these clocks.
+    fn settled(objective: impl Fn(u64) -> f64, earliest: Earliest) -> Vec<bool> {
+        let rule = ChangeRule { percent: 2.0, clocks: 10, by: ChangeBy::Trend };
+        let mut history = Vec::new();
+        let mut at = |clock: u64| {
+            history.push((Clock(clock), objective(clock)));
+            let now = Instant::ZERO + Duration::from_secs(clock);
+            rule.is_settled(now, &history, earliest)
+        };
+        (1..=400).map(&mut at).collect()
+    }
+
+    /// The first clock at which the rule holds.
+    fn settles(objective: impl Fn(u64) -> f64, earliest: Earliest) -> Option<u64> {
+        let first = settled(objective, earliest).iter().position(|is_settled| *is_settled)?;
+        Some(first as u64 + 1)
+    }
+
+    /// A value between -1 and 1 that differs from clock to clock without a pattern.
+    fn noise(clock: u64) -> f64 {
+        let mixed = clock.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31);
+        mixed.wrapping_mul(0xD6E8_FEB8_6659_FD93) as f64 / u64::MAX as f64 * 2.0 - 1.0
+    }
+
+    fn falls(clock: u64) -> f64 {
+        1.0 + (-(clock as f64) / 30.0).exp()
+    }
+
+    #[test]
+    fn an_objective_that_falls_to_a_floor_settles_near_it() {
+        let at = settles(falls, Earliest::default()).expect("it settles");
+        assert!((falls(at) - 1.0) < 0.1, "clock {at}");
+        let noisy = settles(|clock| falls(clock) + 0.005 * noise(clock), Earliest::default());
+        assert!(noisy.is_some_and(|noisy| falls(noisy) < 1.1), "{noisy:?}");
+    }
+
+    #[test]
+    fn noise_and_oscillation_are_not_a_settled_objective() {
+        let oscillates = |clock: u64| if clock.is_multiple_of(2) { 0.5 } else { 1.6 };
+        assert_eq!(settles(oscillates, Earliest::default()), None);
+        assert_eq!(settles(|clock| 1.0 + 0.2 * noise(clock), Earliest::default()), None);
+    }
+
+    #[test]
+    fn a_rise_is_not_a_settled_objective() {
+        let turns = |clock: u64| if clock < 20 { 2.0 } else { 1.0 + 0.001 * clock as f64 };
+        assert!(settled(turns, Earliest::default())[45..].iter().all(|is_settled| !is_settled));
+        let jumps = |clock: u64| if clock < 60 { falls(clock) } else { 1.6 };
+        let before = settles(falls, Earliest::default()).expect("it settles");
+        assert!(before > 60, "the objective is still falling at clock 60");
+        assert_eq!(settles(jumps, Earliest::default()), None);
+    }
+
+    #[test]
+    fn nothing_settles_before_a_pass_and_some_round_trips() {
+        let pass = Earliest { clocks: 200, time: Duration::ZERO };
+        assert_eq!(settles(falls, pass), Some(200));
+        let trips = Earliest { clocks: 0, time: Duration::from_secs(250) };
+        assert_eq!(settles(falls, trips), Some(250));
+    }
+}

@@ -1,14 +1,14 @@
 //! One training over several WANs with several remote models, towards one target.
 
 use gaia_config::{ConfigError, Plan, RunFile};
-use gaia_core::coordinator::{StopRules, target_of};
+use gaia_core::coordinator::{Held, StopReason, StopRules, target_of};
 use gaia_driver::Outcome;
-use gaia_report::Comparison;
+use gaia_report::{Comparison, held};
 
 /// The runs of a comparison, all of them checked before the first one starts.
 ///
-/// The reference is BSP with the run file's machines in one data center. What it reaches is the target of every other
-/// run.
+/// The reference is BSP with all machines in one data center. What it holds at its end is the target of every run, its own
+/// among them, and all cross it by one rule: the mean of three evaluations.
 #[derive(Clone, Debug)]
 pub struct ComparisonPlan {
     /// BSP on the LAN, which runs first.
@@ -24,8 +24,8 @@ pub struct Variant {
     pub wan: String,
     /// The remote model's name, such as `asp`.
     pub remote: String,
-    /// The run file's plan with this WAN and this model. It has as many workers as the topology has, on the LAN as many
-    /// as the run file's own.
+    /// The run file's plan with this WAN and this model. It has as many workers as the topology has. The LAN has the machines
+    /// of the WANs if those have equally many, and those of the run file's own topology if not.
     pub plan: Plan,
 }
 
@@ -49,10 +49,17 @@ impl ComparisonPlan {
             names.push(&own);
         }
 
-        let reference = Variant::new(file, LAN, BSP)?;
-        let mut variants = Vec::new();
+        let mut wans = Vec::new();
         for wan in names {
-            let there = if wan == LAN || wan == own { file } else { &file.with_wan(wan)? };
+            let there = if wan == LAN || wan == own { file.clone() } else { file.with_wan(wan)? };
+            wans.push((wan, there));
+        }
+        let lan = machines_of_the_lan(file, &wans)?;
+
+        let reference = Variant::new(lan, LAN, BSP)?;
+        let mut variants = Vec::new();
+        for (wan, there) in &wans {
+            let there = if *wan == LAN { lan } else { there };
             for remote in remotes {
                 variants.push(Variant::new(there, wan, remote.as_ref())?);
             }
@@ -64,9 +71,10 @@ impl ComparisonPlan {
 
     /// Carries out the reference, then each variant, and sets what came out side by side.
     ///
-    /// `run` trains one variant, which it is given with its final stop rules: a run ends where BSP on the LAN had ended, or
-    /// once it has had five times the clocks for it. It may build the application from the variant's plan, or hand in one
-    /// of its own.
+    /// `run` trains one variant, which it is given with its final stop rules: a run ends once it holds what BSP on the LAN had
+    /// held at its end, or once it has had five times the clocks for it. It may build the application from the variant's
+    /// plan, or hand in one of its own. After a run that was interrupted no other begins: the comparison is of those that
+    /// there are.
     ///
     /// # Errors
     /// The first error of `run`; what had run before is lost.
@@ -79,6 +87,10 @@ impl ComparisonPlan {
         let mut runs = vec![(outcome.summary, outcome.progress)];
 
         for variant in &self.variants {
+            let was_interrupted = runs
+                .last()
+                .is_some_and(|(summary, _)| summary.stopped_by == StopReason::Interrupted.name());
+            let Some(reached) = reached.filter(|_| !was_interrupted) else { break };
             let mut variant = variant.clone();
             variant.plan.stop = reached.as_target_of(&variant.plan.stop);
             let outcome = run(&variant)?;
@@ -87,6 +99,24 @@ impl ComparisonPlan {
 
         Ok(Comparison::new(runs))
     }
+}
+
+/// The run file whose machines the LAN has: that of the WANs, if all have equally many machines, so that times compare; the
+/// file itself if not.
+fn machines_of_the_lan<'f>(
+    file: &'f RunFile,
+    wans: &'f [(&str, RunFile)],
+) -> Result<&'f RunFile, ConfigError> {
+    let mut found: Option<(&RunFile, usize)> = None;
+    for (_, there) in wans.iter().filter(|(wan, _)| *wan != LAN) {
+        let workers = there.plan()?.topology.workers();
+        match found {
+            None => found = Some((there, workers)),
+            Some((_, others)) if others != workers => return Ok(file),
+            Some(_) => {}
+        }
+    }
+    Ok(found.map_or(file, |(there, _)| there))
 }
 
 impl Variant {
@@ -102,27 +132,29 @@ impl Variant {
     }
 }
 
-/// What the reference had when it stopped.
+/// What the reference held when it stopped.
 #[derive(Clone, Copy, Debug)]
 struct Reached {
     objective: f64,
+    held: Held,
     clocks: u64,
 }
 
 impl Reached {
-    fn by(outcome: &Outcome) -> Self {
+    /// `None` of a run without an evaluation.
+    fn by(outcome: &Outcome) -> Option<Self> {
         let Outcome { summary, progress, .. } = outcome;
-        Self {
-            objective: progress.last().map_or(summary.objective, |last| last.objective),
-            clocks: summary.clocks,
-        }
+        let held = held(progress);
+        let objective = held.mean(progress.iter().rev().map(|progress| progress.objective))?;
+        Some(Self { objective, held, clocks: summary.clocks })
     }
 
-    /// Stops a run that reaches the same, or has had several times the clocks for it.
+    /// Stops a run that holds the same, or has had several times the clocks for it.
     fn as_target_of(self, own: &StopRules) -> StopRules {
         let patience = self.clocks.saturating_mul(PATIENCE);
         StopRules {
             objective: Some(target_of(self.objective)),
+            held: self.held,
             clocks: Some(own.clocks.map_or(patience, |clocks| clocks.max(patience))),
             seconds: own.seconds,
             change: None,
@@ -130,7 +162,7 @@ impl Reached {
     }
 }
 
-/// The name of the WAN that there is none: the run file's machines in one data center.
+/// The name of the WAN that there is none: all machines in one data center.
 pub const LAN: &str = "lan";
 
 const BSP: &str = "bsp";

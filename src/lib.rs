@@ -91,7 +91,7 @@ pub use gaia_core::application::{
     Aggregation, Application, ApplicationError, Direction, Evaluation, EvaluationSums, Metric,
     Task, WeightedSum, Work,
 };
-pub use gaia_core::coordinator::{ChangeBy, ChangeRule, StopRules};
+pub use gaia_core::coordinator::{ChangeBy, ChangeRule, Held, StopRules};
 pub use gaia_core::significance::Significance;
 pub use gaia_core::topology::{DataCenter, Topology, WanLink};
 pub use gaia_core::types::{

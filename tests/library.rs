@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use gaia::{
-    ComparisonPlan, DriverKind, Outcome, Plan, RunDirectory, RunError, RunFile, RunOptions,
+    ComparisonPlan, DriverKind, Held, Outcome, Plan, RunDirectory, RunError, RunFile, RunOptions,
     Significance, Unobserved, build, run, run_with, write_run,
 };
+use gaia_report::{Paint, comparison_block};
 use safetensors::SafeTensors;
 
 #[path = "../examples/observed_run.rs"]
@@ -188,12 +189,64 @@ fn every_variant_runs_towards_what_the_reference_has_reached() {
     let cells: Vec<(&str, &str)> =
         runs.iter().map(|run| (&*run.row.summary.wan, &*run.row.summary.remote_sync)).collect();
     assert_eq!(cells, [("lan", "bsp"), ("three-regions", "bsp"), ("three-regions", "asp")]);
-    let reached = runs[0].progress.last().unwrap().objective;
+    let last = runs[0].progress.iter().rev().take(3).map(|progress| progress.objective);
+    let reached = last.sum::<f64>() / 3.0;
     assert_eq!((stops[0].1.clocks, stops[0].1.objective), (Some(20), None));
     for (remote, stop) in &stops[1..] {
         assert_eq!(stop.clocks, Some(100), "{remote}");
         assert!(stop.objective.is_some_and(|target| target >= reached && target < 1.001 * reached));
+        assert_eq!(stop.held, Held(3), "{remote}");
     }
+}
+
+#[test]
+fn equal_runs_take_equal_times_by_one_rule_and_are_said_to_be_the_same() {
+    let file = RunFile::from_text("library.toml", &with_app(), &[]).unwrap();
+    let plan = ComparisonPlan::new(&file, &["bsp", "ssp", "asp"], &["lan"]).unwrap();
+    let application = build(&plan.reference.plan).unwrap();
+    let compared = plan.run(|variant| run(&variant.plan, &application, &mut Unobserved)).unwrap();
+
+    let lan = compared.runs[0].row.summary.time_to_target_s;
+    assert!(lan.is_some(), "the reference meets its own target");
+    for run in &compared.runs {
+        assert_eq!(run.row.summary.time_to_target_s, lan, "{}", run.row.summary.remote_sync);
+        assert_eq!((run.row.times_lan, run.row.speedup_vs_bsp), (Some(1.0), Some(1.0)));
+    }
+    let block = comparison_block(&compared, None, Paint::Plain);
+    assert!(block.contains("On lan, bsp and ssp are one and the same run"), "{block}");
+}
+
+#[test]
+fn the_lan_has_the_machines_of_the_wans_that_are_compared() {
+    let file = RunFile::from_text("library.toml", &with_app(), &[]).unwrap();
+    let workers = |wans: &[&str]| {
+        let plan = ComparisonPlan::new(&file, &["bsp"], wans).unwrap();
+        let of_wans = plan.variants.iter().map(|variant| variant.plan.topology.workers()).collect();
+        (plan.reference.plan.topology.workers(), of_wans)
+    };
+    let own = file.plan().unwrap().topology.workers();
+    assert_eq!(workers(&[]), (own, vec![own]));
+    assert_eq!(workers(&["gaia-2016-ec2-all"]), (22, vec![22]));
+    let (lan, of_wans): (usize, Vec<usize>) = workers(&["three-regions", "gaia-2016-ec2-all"]);
+    assert_eq!((lan, of_wans), (own, vec![6, 22]), "machines differ, and those of the file count");
+}
+
+#[test]
+fn an_interrupted_comparison_has_the_runs_that_there_are() {
+    let file = RunFile::from_text("library.toml", &with_app(), &[]).unwrap();
+    let no_wans: [&str; 0] = [];
+    let plan = ComparisonPlan::new(&file, &["bsp", "ssp", "asp"], &no_wans).unwrap();
+    let application = build(&plan.reference.plan).unwrap();
+    let compared = plan.run(|variant| {
+        let mut outcome = run(&variant.plan, &application, &mut Unobserved)?;
+        if variant.remote == "ssp" {
+            outcome.summary.stopped_by = "interrupted".into();
+        }
+        Ok::<Outcome, RunError>(outcome)
+    });
+    let runs = compared.unwrap().runs;
+    let remotes: Vec<&str> = runs.iter().map(|run| &*run.row.summary.remote_sync).collect();
+    assert_eq!(remotes, ["bsp", "bsp", "ssp"]);
 }
 
 fn with_app() -> String {

@@ -13,6 +13,7 @@ use gaia_core::sync::{AspConfig, LocalSync, Overlap, RemoteSync};
 use gaia_core::topology::Topology;
 use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting};
 use gaia_driver::real::{LinkCheck, check_links};
+use gaia_planner::Memory;
 
 /// What a run file would run.
 #[derive(Debug, Serialize)]
@@ -38,11 +39,25 @@ struct Findings {
     workers: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     links: Option<LinkFindings>,
+    /// What the run holds, without its data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<MemoryFindings>,
     compute: String,
     stop: String,
     /// What `--connect` found.
     #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<Vec<ConnectionFindings>>,
+}
+
+/// Bytes of parameters that servers and workers hold at most.
+#[derive(Debug, Serialize)]
+struct MemoryFindings {
+    server: ByteSize,
+    worker: ByteSize,
+    all: ByteSize,
+    /// What this process may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free: Option<ByteSize>,
 }
 
 /// One link of this node, as it was tried.
@@ -107,6 +122,16 @@ pub(super) fn check(
     }
 }
 
+impl MemoryFindings {
+    fn new(plan: &Plan, application: &dyn Application) -> Self {
+        let parameters = application.layout().parameters();
+        let Memory { server, worker, all, .. } =
+            Memory::of(plan, parameters, application.momentum());
+        let free = gaia_data::free_memory().map(ByteSize);
+        Self { server: ByteSize(server), worker: ByteSize(worker), all: ByteSize(all), free }
+    }
+}
+
 impl ConnectionFindings {
     fn new(check: &LinkCheck) -> Self {
         Self {
@@ -142,6 +167,7 @@ impl Findings {
             servers: topology.servers(),
             workers: topology.workers(),
             links: parameters.and_then(|parameters| LinkFindings::new(topology, parameters)),
+            memory: application.map(|application| MemoryFindings::new(plan, application)),
             compute: compute(plan),
             stop: stop(&plan.stop),
             connections: None,
@@ -185,6 +211,13 @@ impl Findings {
             lines.push(format!(
                 "            the whole model is {}, {} over the slowest link",
                 links.dense_update, links.dense_update_slowest
+            ));
+        }
+
+        if let Some(MemoryFindings { server, worker, all, free }) = &self.memory {
+            let free = free.map_or_else(String::new, |free| format!("; {free} are free here"));
+            lines.push(format!(
+                "  memory    at most {server} a server, {worker} a worker, {all} in all, without data{free}"
             ));
         }
 

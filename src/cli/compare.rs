@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::memory::check_memory;
 use super::training::{carry_out, live_mode};
-use super::{CompareFlags, Failure, OutputFlags, Terminal, signals};
+use super::{CompareFlags, Done, Failure, OutputFlags, Terminal, signals};
 use crate::applications::{Applications, build_with};
 use crate::{ComparisonPlan, Variant, write_comparison};
 use gaia_config::RunFile;
@@ -19,7 +20,7 @@ pub(super) fn compare(
     flags: &CompareFlags,
     applications: &dyn Applications,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result<Done, Failure> {
     let file = flags.run.read(applications)?;
     let plan = ComparisonPlan::new(&file, &flags.remote, &flags.wan)?;
     let reference = &plan.reference.plan;
@@ -32,13 +33,17 @@ pub(super) fn compare(
         interrupted: signals::interrupted().map_err(Failure::run)?,
     };
 
-    terminal.note(&bench.application(&plan.reference)?.describe());
+    let application = bench.application(&plan.reference)?;
+    terminal.note(&application.describe());
+    for variant in &plan.variants {
+        check_memory(&variant.plan, application.as_ref(), terminal)?;
+    }
     let workers = reference.topology.workers();
     let comparison = plan.run(|variant| {
         let own = variant.plan.topology.workers();
         if own != workers {
             terminal.note(&format!(
-                "{} has {own} workers and the LAN has {workers}: times relative to the LAN compare different machines",
+                "{} has {own} workers and the LAN has {workers}: times over different machines are not compared",
                 variant.wan
             ));
         }
@@ -50,7 +55,14 @@ pub(super) fn compare(
     terminal.line(block.trim_end());
     terminal.result(&comparison.file());
 
-    Ok(())
+    if bench.interrupted.load(Ordering::Relaxed) {
+        let (ran, planned) = (comparison.runs.len(), plan.variants.len() + 1);
+        terminal.note(&format!(
+            "interrupted: {ran} of {planned} runs are compared, of which the last has ended early"
+        ));
+        return Ok(Done::Interrupted);
+    }
+    Ok(Done::Whole)
 }
 
 /// Where the runs of a comparison are carried out, one after the other.
@@ -86,11 +98,6 @@ impl Bench<'_> {
         let directory = self.directory.create_child(&name)?;
 
         let (interrupted, program) = (self.interrupted.clone(), self.applications.program());
-        let outcome =
-            carry_out(&variant.plan, &application, &directory, self.output, interrupted, program)?;
-        if self.interrupted.load(Ordering::Relaxed) {
-            return Err(Failure::run(format!("the comparison was interrupted in {name}")));
-        }
-        Ok(outcome)
+        carry_out(&variant.plan, &application, &directory, self.output, interrupted, program)
     }
 }

@@ -13,6 +13,7 @@ mod evaluate;
 mod failure;
 mod init;
 mod log;
+mod memory;
 mod node;
 mod node_data;
 mod paper;
@@ -374,9 +375,7 @@ fn execute(
         Verb::Train(flags) => train::train(flags, applications, terminal),
         Verb::Certs(verb) => certs::certs(verb, terminal).map(|()| Done::Whole),
         Verb::Deploy(verb) => deploy::deploy(verb, applications, terminal).map(|()| Done::Whole),
-        Verb::Compare(flags) => {
-            compare::compare(flags, applications, terminal).map(|()| Done::Whole)
-        }
+        Verb::Compare(flags) => compare::compare(flags, applications, terminal),
         Verb::Plan(flags) => plan::plan(flags, applications, terminal).map(|()| Done::Whole),
         Verb::Paper(flags) => paper::paper(flags, terminal).map(|()| Done::Whole),
         Verb::Check(flags) => check::check(flags, applications, terminal).map(|()| Done::Whole),

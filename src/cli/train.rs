@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::log::name_node;
+use super::memory::check_memory;
 use super::training::{carry_out, carry_out_kept, live_mode, show_result};
 use super::{Done, Failure, Resume, RunFlags, Terminal, TrainFlags, signals};
 use crate::applications::{Applications, build_with};
@@ -48,6 +49,7 @@ pub(super) fn train(
         let workers = 0..if is_real { 0 } else { plan.topology.workers() };
         build_with(applications, &plan, workers).map_err(|error| Failure::data(error, &file))?
     };
+    check_memory(&plan, application.as_ref(), terminal)?;
     let from = match resume {
         Resume::From(path) => Some(checkpoints(&plan, application.as_ref(), path).read(path)?),
         Resume::Auto | Resume::Never => None,

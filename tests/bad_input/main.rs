@@ -918,3 +918,27 @@ fn a_wrong_flag() {
         }
     }
 }
+
+#[test]
+fn a_model_that_no_memory_can_hold_is_refused_before_it_is_allocated() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = "name = \"large\"\napp = { kind = \"perceptron\", hidden = [40000, 40000] }\n\
+               topology.file = \"gaia-2016-ec2-all\"\nsync.remote.model = \"asp\"\nstop.clocks = 1\n";
+    std::fs::write(folder.path().join("run.toml"), run).unwrap();
+
+    // 1.6 thousand million parameters, in eleven data centers and 22 workers.
+    if gaia_data::free_memory().is_none_or(|free| free > 33 * 4 * 1_600_000_000) {
+        eprintln!("skipped: this machine can hold the model");
+        return;
+    }
+    for verb in ["train", "compare"] {
+        let mut arguments = vec![verb, "run.toml", "--quiet"];
+        if verb == "compare" {
+            arguments.extend(["--remote", "asp"]);
+        }
+        let errors = refusal(folder.path(), &arguments);
+        for said in ["takes at least", "of memory are free", "a smaller app.hidden"] {
+            assert!(errors.contains(said), "{verb} should say {said:?}:\n{errors}");
+        }
+    }
+}

@@ -134,11 +134,11 @@ impl RunRecorder {
             data_centers,
         };
 
-        let met = self.plan.stop.objective.is_some_and(|target| results.run.objective <= target);
-        if met && self.target.is_none() {
-            self.target = Some(Target::at(&progress));
-        }
         self.progress.push(progress);
+        let latest_first = self.progress.iter().rev().map(|progress| progress.objective);
+        if self.target.is_none() && self.plan.stop.is_reached(latest_first) {
+            self.target = self.progress.last().map(Target::at);
+        }
 
         &self.progress[self.progress.len() - 1]
     }

@@ -234,8 +234,7 @@ fn towards(target: f64, lan: &Finished) -> StopRules {
     StopRules {
         objective: Some(target),
         clocks: Some(lan.summary.clocks.saturating_mul(PATIENCE_TIMES_LAN)),
-        seconds: None,
-        change: None,
+        ..StopRules::default()
     }
 }
 

@@ -26,6 +26,7 @@ pub use auto::{Decided, decide};
 pub use clock_work::ClockWork;
 pub use decision::shortlist;
 pub use facts::Facts;
+pub use memory::Memory;
 pub use scaling::Scaling;
 pub use simulation::{Request, Step, plan};
 

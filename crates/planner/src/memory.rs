@@ -3,14 +3,46 @@
 use gaia_config::Plan;
 use gaia_core::sync::{Combine, Outer, Policy, RemoteSync};
 
-/// Bytes of parameters that the largest process of a run holds, a server or a worker. Neither data nor what a task
-/// keeps is included, and every change is taken to be dense.
-pub(crate) fn largest_process(plan: &Plan, parameters: usize, momentum: f64) -> u64 {
-    let shards = plan.topology.data_centers[0].servers as f64;
-    let server = server_vectors(plan, momentum) * parameters as f64 / shards;
-    // The model, the changes, and under a guard the initial model.
-    let worker = (2 + usize::from(plan.remote.guard().is_some())) * parameters;
-    (4.0 * server.max(worker as f64)) as u64
+/// Bytes of parameters that a run holds. Neither data nor what a task keeps is included, and every change is taken to be
+/// dense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Of the largest server.
+    pub server: u64,
+    /// Of a worker.
+    pub worker: u64,
+    /// Of all servers and workers.
+    pub all: u64,
+    /// Of all servers and workers at the least, however sparse changes are: a copy of the model in each data center, and one
+    /// in each worker.
+    pub least: u64,
+}
+
+impl Memory {
+    /// What a run of this plan holds with a model of so many parameters, under this momentum coefficient of its
+    /// application.
+    pub fn of(plan: &Plan, parameters: usize, momentum: f64) -> Self {
+        let topology = &plan.topology;
+        let shards = topology.data_centers.first().map_or(1, |dc| dc.servers.max(1));
+        let server = BYTES * server_vectors(plan, momentum) * parameters as f64 / shards as f64;
+        // The model, the changes, and under a guard the initial model.
+        let worker =
+            BYTES * (2 + usize::from(plan.remote.guard().is_some())) as f64 * parameters as f64;
+
+        let (servers, workers) = (topology.servers() as f64, topology.workers() as f64);
+        let copies = topology.data_centers.len() as f64 + workers;
+        Self {
+            server: server as u64,
+            worker: worker as u64,
+            all: (servers * server + workers * worker) as u64,
+            least: (copies * BYTES * parameters as f64) as u64,
+        }
+    }
+
+    /// Of the largest process, where servers and workers are processes of their own.
+    pub(crate) fn largest_process(self) -> u64 {
+        self.server.max(self.worker)
+    }
 }
 
 /// Values for each parameter of a shard that its server holds.
@@ -48,3 +80,6 @@ fn server_vectors(plan: &Plan, momentum: f64) -> f64 {
             }
         }
 }
+
+/// Of a parameter in single precision.
+const BYTES: f64 = 4.0;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::candidates::{Candidate, candidates};
 use super::choice::{Choosable, choose};
 use super::course::{Course, Crossing};
-use super::memory::largest_process;
+use super::memory::Memory;
 use super::{ClockWork, PlannerError, Scaling};
 use gaia_config::{
     CheckpointConfig, ComputeConfig, ComputeModel, ConfigError, Decision, DriverKind,
@@ -125,7 +125,7 @@ pub(crate) fn compare(
             let memory = candidate
                 .plan
                 .as_ref()
-                .map_or(0, |plan| largest_process(plan, parameters, momentum));
+                .map_or(0, |plan| Memory::of(plan, parameters, momentum).largest_process());
             row(candidate, trial, (target, held), memory, own)
         })
         .collect();
@@ -250,7 +250,8 @@ fn simulated(plan: &Plan, limit: Limit, target: Option<f64>) -> Plan {
         plan.compute = ComputeConfig { model: ComputeModel::Cost, ..plan.compute };
     }
     let Limit { clocks, seconds } = limit;
-    plan.stop = StopRules { objective: target, clocks: Some(clocks), seconds, change: None };
+    plan.stop =
+        StopRules { objective: target, clocks: Some(clocks), seconds, ..StopRules::default() };
     plan.evaluate.every = plan.evaluate.every.min((clocks / EVALUATIONS_MIN).max(1));
     plan.model = ModelConfig { init: plan.model.init, ..ModelConfig::default() };
     (plan.checkpoint, plan.failures) = (CheckpointConfig::default(), FailuresConfig::default());

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use gaia_core::coordinator::{Held, StopRules};
 use gaia_core::sync::RemoteSync;
 use gaia_telemetry::{Progress, Summary};
 
@@ -63,9 +64,11 @@ impl Comparison {
         };
 
         let mut runs = runs;
+        judge_baseline(&mut runs);
         runs.sort_by_key(|(summary, _)| place(summary));
 
-        let lan = time_of_bsp(&runs, LAN);
+        let lan = runs.iter().find(|(summary, _)| is_bsp_on(summary, LAN));
+        let lan = lan.map(|(summary, _)| (summary.time_to_target_s, summary.workers));
         let rows: Vec<CompareRow> = runs
             .iter()
             .map(|(summary, _)| {
@@ -73,7 +76,9 @@ impl Comparison {
                 CompareRow {
                     summary: summary.clone(),
                     speedup_vs_bsp: ratio(time_of_bsp(&runs, &summary.wan), time),
-                    times_lan: ratio(time, lan),
+                    times_lan: lan
+                        .filter(|(_, workers)| *workers == summary.workers)
+                        .and_then(|(lan, _)| ratio(time, lan)),
                     cost_usd: summary.cost_usd(),
                 }
             })
@@ -132,14 +137,44 @@ impl Comparison {
 
     /// Where the target comes from, in a sentence without a full stop.
     pub fn definition(&self) -> String {
-        let from_lan =
-            self.lan_baseline().is_some_and(|run| run.row.summary.stopped_by == "converged");
-        match (self.target_objective, from_lan) {
-            (Some(_), true) => "the objective that BSP on the LAN had when it converged".into(),
-            (Some(_), false) => "the objective that the run file sets".into(),
-            (None, _) => "each run's own stop rule".into(),
+        let Some(lan) = self.lan_baseline().filter(|_| self.target_objective.is_some()) else {
+            return match self.target_objective {
+                Some(_) => "the objective that the run file sets".into(),
+                None => "each run's own stop rule".into(),
+            };
+        };
+        match lan.row.summary.stopped_by.as_str() {
+            "converged" => "what BSP on the LAN held when it had settled".into(),
+            "objective" => "what BSP on the LAN held at the objective of the run file".into(),
+            _ => "what BSP on the LAN held at its end, not settled".into(),
         }
     }
+}
+
+/// The evaluations whose mean must meet the target of a comparison, so that one low value among noise does not: three, or as
+/// many as BSP on the LAN has.
+pub fn held(baseline: &[Progress]) -> Held {
+    Held(HELD_MAX.min(baseline.len() as u64))
+}
+
+/// Says when BSP on the LAN, which has set the target, met it first: by the rule that holds for all other runs.
+fn judge_baseline(runs: &mut [(Summary, Vec<Progress>)]) {
+    let Some(objective) = common_target(runs) else { return };
+    let is_baseline = |(summary, _): &&mut (Summary, Vec<Progress>)| is_bsp_on(summary, LAN);
+    let Some((summary, progress)) = runs.iter_mut().find(is_baseline) else { return };
+    if summary.target_objective.is_some() {
+        return;
+    }
+
+    let rules =
+        StopRules { objective: Some(objective), held: held(progress), ..StopRules::default() };
+    let meets = |seen: &usize| {
+        rules.is_reached(progress[..*seen].iter().rev().map(|progress| progress.objective))
+    };
+    let first = (1..=progress.len()).find(meets).map(|seen| &progress[seen - 1]);
+    summary.time_to_target_s = first.map(|at| at.time_s);
+    summary.clocks_to_target = first.map(|at| at.clock);
+    summary.wan_bytes_to_target = first.map(|at| at.wan_bytes);
 }
 
 /// `lan` first, then the other WANs in the order of their first runs.
@@ -155,9 +190,12 @@ fn wans(runs: &[(Summary, Vec<Progress>)]) -> Vec<String> {
 }
 
 fn time_of_bsp(runs: &[(Summary, Vec<Progress>)], wan: &str) -> Option<f64> {
-    let (summary, _) =
-        runs.iter().find(|(summary, _)| summary.wan == wan && summary.remote_sync == BSP)?;
+    let (summary, _) = runs.iter().find(|(summary, _)| is_bsp_on(summary, wan))?;
     summary.time_to_target_s
+}
+
+fn is_bsp_on(summary: &Summary, wan: &str) -> bool {
+    summary.wan == wan && summary.remote_sync == BSP
 }
 
 fn ratio(numerator: Option<f64>, denominator: Option<f64>) -> Option<f64> {
@@ -175,3 +213,4 @@ fn common_target(runs: &[(Summary, Vec<Progress>)]) -> Option<f64> {
 /// The name of the topology that joins all machines in one data center.
 pub(super) const LAN: &str = "lan";
 const BSP: &str = "bsp";
+const HELD_MAX: u64 = 3;

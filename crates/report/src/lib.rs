@@ -19,8 +19,9 @@ pub mod paper;
 pub mod plan;
 mod terminal;
 mod text;
+mod verdicts;
 
-pub use comparison::{CompareRow, ComparedRun, Comparison, ComparisonFile};
+pub use comparison::{CompareRow, ComparedRun, Comparison, ComparisonFile, held};
 pub use directory::{ProgressLog, ReportError, RunDirectory, RunRecord, to_json};
 pub use live::{DcPlan, Live, LiveMode, LivePlan, Recorder, Waiting};
 pub use terminal::{

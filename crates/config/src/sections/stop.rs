@@ -23,10 +23,19 @@ pub(crate) fn stop(checks: &Checks<'_>, stop: &StopRules) -> Result<(), Problem>
         checks.clocks("stop.change.clocks", change.clocks, 1)?;
     }
 
-    if *stop == StopRules::default() {
+    let StopRules { held, .. } = *stop;
+    if !(1..=HELD_MAX).contains(&held.0) {
+        let expected = format!("a whole number, 1 to {HELD_MAX}");
+        return Err(checks.wrong("stop.held", held.0, expected));
+    }
+
+    if *stop == (StopRules { held, ..StopRules::default() }) {
         let expected = "at least one of `objective`, `clocks`, `seconds` or `change`".to_owned();
         return Err(checks.found("stop", "empty".into(), expected));
     }
 
     Ok(())
 }
+
+/// More would average over much of a run.
+const HELD_MAX: u64 = 100;

@@ -14,6 +14,9 @@ pub struct StopRules {
     /// The worst copy's objective over all data is at or below this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<f64>,
+    /// How many evaluations must hold `objective`.
+    #[serde(default, skip_serializing_if = "Held::is_default")]
+    pub held: Held,
     /// Every data center has finished this many clocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clocks: Option<u64>,
@@ -24,6 +27,12 @@ pub struct StopRules {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<ChangeRule>,
 }
+
+/// The latest evaluations of which the mean is compared with a target. With one, a single low value meets it, which may be
+/// noise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Held(pub u64);
 
 /// The rule that stopped a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +51,29 @@ pub enum StopReason {
     Interrupted,
     /// The task of a worker has no more to do.
     Ended,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl Held {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The mean of as many objectives, the latest first. `None` while there are fewer.
+    pub fn mean(self, latest_first: impl Iterator<Item = f64>) -> Option<f64> {
+        let Self(count) = self;
+        let (mut sum, mut found) = (0.0, 0);
+        for objective in latest_first.take(usize::try_from(count).unwrap_or(usize::MAX)) {
+            sum += objective;
+            found += 1;
+        }
+        (found > 0 && found == count).then(|| sum / found as f64)
+    }
 }
 
 impl StopReason {
@@ -66,6 +98,12 @@ impl StopRules {
         Some(Instant::ZERO + Duration::from_secs_f64(seconds.max(0.0)))
     }
 
+    /// Whether the latest evaluations hold the target, if there is one.
+    pub fn is_reached(&self, latest_first: impl Iterator<Item = f64>) -> bool {
+        let mean = || self.held.mean(latest_first);
+        self.objective.is_some_and(|target| mean().is_some_and(|mean| mean <= target))
+    }
+
     /// The rule that holds after the latest evaluation of `history`, if one does.
     pub(super) fn met(
         &self,
@@ -77,7 +115,7 @@ impl StopRules {
         if !objective.is_finite() {
             return Some(StopReason::Diverged);
         }
-        if self.objective.is_some_and(|target| objective <= target) {
+        if self.is_reached(history.iter().rev().map(|(_, objective)| *objective)) {
             return Some(StopReason::Objective);
         }
         if self.change.is_some_and(|rule| rule.is_settled(now, history, earliest)) {
@@ -119,6 +157,10 @@ mod tests {
         let change = Some(ChangeRule { percent: 2.0, clocks: 2, by: ChangeBy::Endpoints });
         check(none, &[1.0, f64::NAN], Some(StopReason::Diverged));
         check(StopRules { objective: Some(0.5), ..none }, &[1.0, 0.5], Some(StopReason::Objective));
+        let held = StopRules { objective: Some(0.5), held: Held(2), ..none };
+        check(held, &[0.5], None);
+        check(held, &[0.8, 0.4], None);
+        check(held, &[0.4, 0.6], Some(StopReason::Objective));
         check(StopRules { clocks: Some(3), ..none }, &[1.0, 0.5], None);
         check(StopRules { clocks: Some(2), ..none }, &[1.0, 0.5], Some(StopReason::Clocks));
         check(StopRules { change, ..none }, &[1.0, 0.99], None);

@@ -17,8 +17,7 @@ pub(crate) fn check_memory<S: DataSource, G: Default>(
     data: &DataConfig<S, G>,
     files: &[PathBuf],
 ) -> Result<(), ConfigError> {
-    let Some(free) = free_memory(Path::new("/")).filter(|_| data.examples == ExamplesOn::Memory)
-    else {
+    let Some(free) = free_memory().filter(|_| data.examples == ExamplesOn::Memory) else {
         return Ok(());
     };
     let sizes = files.iter().map(|file| DataFile::open(file).map_or(0, |file| file.size()));
@@ -31,9 +30,13 @@ pub(crate) fn check_memory<S: DataSource, G: Default>(
     Err(ConfigError::new("data.examples", "\"memory\"", expected))
 }
 
-/// The memory that this process may take, as the system whose files are in `root` says: of the machine, or of its control
-/// group. `None` where the system does not say.
-fn free_memory(root: &Path) -> Option<u64> {
+/// The memory that this process may take: of the machine, or of its control group. `None` where the system does not say.
+pub fn free_memory() -> Option<u64> {
+    free_memory_in(Path::new("/"))
+}
+
+/// The same, as the system whose files are in `root` says.
+fn free_memory_in(root: &Path) -> Option<u64> {
     let number = |file: &Path| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
     let of_machine = || {
         let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
@@ -67,7 +70,7 @@ mod tests {
     #[test]
     fn the_least_of_the_machine_and_the_groups_counts() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(free_memory(root.path()), None);
+        assert_eq!(free_memory_in(root.path()), None);
 
         let write = |file: &str, text: &str| {
             let file = root.path().join(file);
@@ -75,14 +78,14 @@ mod tests {
             fs::write(file, text).unwrap();
         };
         write("proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:    5000 kB\n");
-        assert_eq!(free_memory(root.path()), Some(5000 << 10));
+        assert_eq!(free_memory_in(root.path()), Some(5000 << 10));
         write("proc/self/cgroup", "4:memory:/job\n2:cpu:/\n0::/slice/run\n");
-        assert_eq!(free_memory(root.path()), Some(5000 << 10));
+        assert_eq!(free_memory_in(root.path()), Some(5000 << 10));
         write("sys/fs/cgroup/slice/run/memory.max", "max\n");
-        assert_eq!(free_memory(root.path()), Some(5000 << 10));
+        assert_eq!(free_memory_in(root.path()), Some(5000 << 10));
         write("sys/fs/cgroup/slice/run/memory.max", "3000000\n");
-        assert_eq!(free_memory(root.path()), Some(3_000_000));
+        assert_eq!(free_memory_in(root.path()), Some(3_000_000));
         write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "2000000\n");
-        assert_eq!(free_memory(root.path()), Some(2_000_000));
+        assert_eq!(free_memory_in(root.path()), Some(2_000_000));
     }
 }

@@ -143,6 +143,17 @@ impl AppConfig {
         }
     }
 
+    /// The key below `[app]` that the size of the model follows from. `None` where it follows from the data alone.
+    pub fn size_key(&self) -> Option<&'static str> {
+        match self {
+            Self::MatrixFactorization(_) => Some("rank"),
+            Self::Perceptron(_) => Some("hidden"),
+            Self::ConvolutionalNetwork(_) => Some("filters"),
+            Self::TopicModel(_) => Some("topics"),
+            Self::SoftmaxRegression(_) | Self::LogisticRegression(_) | Self::External(_) => None,
+        }
+    }
+
     /// Whether all data is generated.
     pub fn is_generated(&self) -> bool {
         match self {

@@ -9,6 +9,7 @@ use super::template::render;
 use crate::comparison::{CompareRow, ComparedRun, Comparison, LAN};
 use crate::text::numbers;
 use crate::text::phrases::{time_to_target_among, trained_on, wan_bandwidth_scale};
+use crate::verdicts::{listed, verdicts};
 use gaia_telemetry::Summary;
 
 #[derive(Serialize)]
@@ -72,7 +73,7 @@ pub(crate) fn compare_page(run_toml: &str, comparison: &Comparison) -> String {
             target: comparison.target_objective.map_or_else(String::new, numbers::target),
             definition: comparison.definition(),
             metric: about.map_or_else(|| "metric".into(), |about| about.metric.name.clone()),
-            verdicts: wans.iter().filter_map(|wan| verdict(comparison, wan)).collect(),
+            verdicts: verdicts(comparison),
             wans: wans.iter().enumerate().map(|(at, wan)| wan_view(comparison, at, wan)).collect(),
             against_bsp: against_bsp(comparison),
             has_machine_costs: comparison.has_machine_costs(),
@@ -139,50 +140,4 @@ fn sentence(about: &Summary, comparison: &Comparison) -> String {
         listed(&remotes),
         listed(&comparison.wans()),
     )
-}
-
-/// How the fastest of the other models compares with BSP, in a sentence. `None` where there is nothing to compare.
-fn verdict(comparison: &Comparison, wan: &str) -> Option<String> {
-    if wan == LAN {
-        return None;
-    }
-
-    let bsp = comparison.on(wan).find(|run| run.row.summary.remote_sync == "bsp")?;
-    let others = comparison.on(wan).filter(|run| run.row.summary.remote_sync != "bsp");
-    let best = others.filter(|run| run.row.speedup_vs_bsp.is_some()).max_by(|a, b| {
-        a.row.speedup_vs_bsp.partial_cmp(&b.row.speedup_vs_bsp).unwrap_or(std::cmp::Ordering::Equal)
-    })?;
-
-    let speedup = best.row.speedup_vs_bsp?;
-    let pace = if speedup >= 1.0 {
-        format!("{} sooner", numbers::times(speedup))
-    } else {
-        format!("{} later", numbers::times(1.0 / speedup))
-    };
-
-    let bytes = |run: &ComparedRun| {
-        run.row.summary.wan_bytes_to_target.unwrap_or(run.row.summary.wan_bytes)
-    };
-    let (own, theirs) = (bytes(best) as f64, bytes(bsp) as f64);
-    let traffic = match (own > 0.0 && theirs > 0.0, own <= theirs) {
-        (false, _) => String::new(),
-        (true, true) => format!(", with {} fewer WAN bytes", numbers::times(theirs / own)),
-        (true, false) => format!(", with {} more WAN bytes", numbers::times(own / theirs)),
-    };
-
-    let lan = best.row.times_lan.map_or(String::new(), |times| {
-        format!("; that is {} the time that BSP takes on the LAN", numbers::times(times))
-    });
-
-    let remote = &best.row.summary.remote_sync;
-    Some(format!("On {wan}, {remote} reaches the target {pace} than bsp{traffic}{lan}."))
-}
-
-/// `bsp, ssp and asp`.
-fn listed(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => (*one).into(),
-        [most @ .., last] => format!("{} and {last}", most.join(", ")),
-    }
 }

@@ -8,7 +8,8 @@ use super::lines::{line, short_seconds};
 use super::paint::Paint;
 use crate::comparison::Comparison;
 use crate::text::phrases::{bandwidth_scale, time_to_target_among};
-use crate::text::{TextTable, WIDTH, fitted, numbers, plain};
+use crate::text::{TextTable, WIDTH, fitted, numbers, plain, wrapped};
+use crate::verdicts::verdicts;
 use gaia_telemetry::Summary;
 
 /// One line for each remote model on each WAN, under the target that all runs trained for.
@@ -40,6 +41,10 @@ pub fn comparison_block(comparison: &Comparison, page: Option<&Path>, paint: Pai
 
     let legend = "barrier, mirror clock, bandwidth: worker-seconds that reads were held back";
     line(&mut block, &paint.dim(legend));
+
+    for verdict in verdicts(comparison) {
+        wrapped(&verdict, WIDTH).iter().for_each(|text| line(&mut block, text));
+    }
 
     if let Some(page) = page {
         let path = plain(&page.display().to_string());

@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use gaia_config::{Override, RunFile, topology_from_text};
+use gaia_core::sync::{Axes, RemoteSync};
 
 #[test]
 fn files_shown_in_the_documents_are_right() {
@@ -87,6 +88,33 @@ fn the_readme_leads_to_every_page_of_the_book() {
     let missing: Vec<String> =
         pages.filter(|page| !linked.contains(&format!("docs/src/{page}"))).collect();
     assert!(missing.is_empty(), "the README does not link to {}", missing.join(", "));
+}
+
+/// Each row of the page is a remote model with settings, and every model has a row.
+#[test]
+fn the_taxonomy_places_remote_models_where_the_code_does() {
+    let page = document("docs/src/taxonomy.md");
+    let (_, rest) = page.split_once("## Remote models of Gaia").expect("the page has our models");
+    let (ours, _) = rest.split_once("\n## ").expect("other systems follow");
+    let quickstart = document("config/run/quickstart.toml");
+
+    let mut placed = BTreeSet::new();
+    for row in ours.lines().filter(|line| line.starts_with("| `model")) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let settings = cells[0].trim_matches('`');
+        let remote = Override::parse(&format!("sync.remote={{ {settings} }}"));
+        let remote = remote.unwrap_or_else(|error| panic!("{settings}: {error}"));
+        let run = RunFile::from_text("config/run/quickstart.toml", &quickstart, &[remote]);
+        let plan = run.and_then(|run| run.plan());
+        let remote = plan.unwrap_or_else(|error| panic!("{settings}: {error}")).remote;
+
+        let Axes { parallelism, optimisation, scheduling, communication } = Axes::of(&remote);
+        let expected =
+            [parallelism.name(), optimisation.name(), scheduling.name(), communication.name()];
+        assert_eq!(cells[1..], expected, "{settings}");
+        placed.insert(remote.name());
+    }
+    assert_eq!(placed, BTreeSet::from(RemoteSync::VARIANTS));
 }
 
 #[test]

@@ -140,6 +140,17 @@ fn a_comparison_has_a_page() {
     for text in ["On gaia-2016-ec2-all, asp reaches the target", "never", "fewer WAN bytes"] {
         assert!(page.contains(text), "{text}");
     }
+    let table = between(&page, "aria-label=\"Remote models on each WAN\"", "</table>");
+    for name in ["parallelism", "optimisation", "scheduling", "communication"] {
+        assert!(table.contains(&format!("<th scope=\"col\" class=\"axis\">{name}</th>")), "{name}");
+    }
+    for axis in ["data", "decentralised", "bounded", "mesh"] {
+        assert_eq!(table.matches(&format!("<td class=\"axis\">{axis}</td>")).count(), 5, "{axis}");
+    }
+    assert!(
+        page.contains("<input type=\"checkbox\" id=\"axes\" class=\"show-axes\"/>"),
+        "closed at first"
+    );
     check_comparison("report-compare-none", Vec::new());
 }
 

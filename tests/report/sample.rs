@@ -1,5 +1,6 @@
 //! Made-up runs that look like real ones.
 
+use gaia_core::sync::{Axes, Communication, Optimisation, Parallelism, Scheduling};
 use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, LinkRecord, MetricRecord, Progress,
     Summary, TrivialRecord,
@@ -211,6 +212,12 @@ fn summary(shape: Shape, last: u64, progress: &[Progress]) -> Summary {
         version: "0.1.0".into(),
         local_sync: "bsp".into(),
         remote_sync: shape.remote.into(),
+        axes: Some(Axes {
+            parallelism: Parallelism::Data,
+            optimisation: Optimisation::Decentralised,
+            scheduling: Scheduling::Bounded,
+            communication: Communication::Mesh,
+        }),
         remote_sync_reason: None,
         wan: shape.wan.into(),
         bandwidth_scale: if all == 1 { 1.0 } else { 0.05 },

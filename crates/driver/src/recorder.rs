@@ -12,7 +12,7 @@ use gaia_config::{Decision, EvaluatePlace, Plan};
 use gaia_core::application::{Application, Direction, Evaluation, TrivialPredictor};
 use gaia_core::coordinator::StopReason;
 use gaia_core::server::{Divergence, LinkStats};
-use gaia_core::sync::WaitReason;
+use gaia_core::sync::{Axes, WaitReason};
 use gaia_core::topology::{Topology, WanLink};
 use gaia_core::types::{Clock, DcId, Instant, Persist, Restorer, Saved, Saver, StateError};
 use gaia_telemetry::{
@@ -203,6 +203,7 @@ impl RunRecorder {
             version: env!("CARGO_PKG_VERSION").into(),
             local_sync: plan.local.name().into(),
             remote_sync: plan.remote.name().into(),
+            axes: Some(Axes::of(&plan.remote)),
             remote_sync_reason: match &plan.decision {
                 Decision::Made(reason) => Some(reason.clone()),
                 Decision::Given | Decision::Open => None,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use gaia_core::sync::Axes;
 use gaia_model::ModelFile;
 use serde::{Deserialize, Serialize};
 
@@ -268,6 +269,9 @@ pub struct Summary {
     pub local_sync: String,
     /// The synchronisation model between data centers.
     pub remote_sync: String,
+    /// Where that model stands on the axes of the taxonomy. `None` in the files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub axes: Option<Axes>,
     /// Why the run has chosen it. `None` where the run file names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_sync_reason: Option<String>,

@@ -6,6 +6,7 @@
 //! They are two types, so that one cannot be passed for the other.
 
 mod asp;
+mod axes;
 mod block_shares;
 mod bsp;
 mod exchange;
@@ -22,6 +23,7 @@ pub use crate::codec::ValueFormat;
 pub use asp::{
     AspConfig, Brake, Correction, Decay, Floor, Function, Goal, OnPartition, OverlayKind, Policy,
 };
+pub use axes::{Axes, Communication, Optimisation, Parallelism, Scheduling};
 pub use block_shares::BlockShares;
 pub use bsp::BspConfig;
 pub use exchange::ExchangeKind;

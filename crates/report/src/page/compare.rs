@@ -10,6 +10,7 @@ use crate::comparison::{CompareRow, ComparedRun, Comparison, LAN};
 use crate::text::numbers;
 use crate::text::phrases::{time_to_target_among, trained_on, wan_bandwidth_scale};
 use crate::verdicts::{listed, verdicts};
+use gaia_core::sync::Axes;
 use gaia_telemetry::Summary;
 
 #[derive(Serialize)]
@@ -44,6 +45,8 @@ struct WanView {
 #[derive(Serialize)]
 struct RowView {
     remote: String,
+    /// Parallelism, optimisation, scheduling and communication.
+    axes: [&'static str; 4],
     colour: usize,
     time: String,
     clocks: String,
@@ -109,6 +112,7 @@ fn row_view(at: usize, row: &CompareRow, longest_s: f64) -> RowView {
     let summary = &row.summary;
     RowView {
         remote: summary.remote_sync.clone(),
+        axes: axes(summary),
         colour: colour(&summary.remote_sync, at),
         time: time_to_target_among(summary, longest_s),
         clocks: numbers::shown(summary.clocks_to_target, numbers::count),
@@ -123,6 +127,15 @@ fn row_view(at: usize, row: &CompareRow, longest_s: f64) -> RowView {
         mirror_clock: numbers::seconds(summary.blocked_s.mirror_clock),
         bandwidth: numbers::seconds(summary.blocked_s.bandwidth),
         local: numbers::seconds(summary.blocked_s.local),
+    }
+}
+
+fn axes(summary: &Summary) -> [&'static str; 4] {
+    match summary.axes {
+        Some(Axes { parallelism, optimisation, scheduling, communication }) => {
+            [parallelism.name(), optimisation.name(), scheduling.name(), communication.name()]
+        }
+        None => [numbers::NONE; 4],
     }
 }
 

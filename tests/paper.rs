@@ -7,11 +7,11 @@ use std::sync::Mutex;
 use assert_cmd::Command;
 use gaia_config::RunFile;
 use gaia_paper::{
-    App, Change, Changes, Contender, Evaluation, Request, Section, Step, Suite, WanSpec, Watch,
-    evaluate, published,
+    App, Change, Changes, Contender, Evaluation, Request, Section, Step, Suite, SystemsSuite,
+    WanSpec, Watch, evaluate, published,
 };
 use gaia_report::RunDirectory;
-use gaia_report::paper::{CellRow, PaperFile, paper_block, write};
+use gaia_report::paper::{CellRow, PaperFile, SystemVerdict, paper_block, write};
 use gaia_telemetry::{Observer, Progress};
 
 const TOY: &str = r#"
@@ -172,6 +172,57 @@ fn brakes_are_taken_off_the_published_asp_and_off_ours() {
     assert_eq!((done, expected), (6, 6));
 }
 
+/// Claims are measured: those that a closed form decides agree with it, and every figure belongs to a claim with a check.
+#[test]
+fn claims_of_other_systems_are_checked_by_runs() {
+    let suite = Suite { systems: Some(SystemsSuite { parameters: 40_000, divisor: 5e3 }), ..toy() };
+    let request = Request {
+        sections: BTreeSet::from([Section::Systems]),
+        changes: Changes { quick: true, ..Changes::default() },
+        ..Request::default()
+    };
+    let watch = Counting::default();
+    let found = evaluate(&suite, &request, &watch).unwrap_or_else(|error| panic!("{error}"));
+    assert!(found.file.cells.is_empty() && found.file.scales.is_empty());
+    let (done, expected) = *watch.0.lock().unwrap();
+    assert_eq!(done, expected);
+
+    for row in &found.file.systems {
+        let is_checked = row.verdict != SystemVerdict::CannotBeChecked;
+        assert_eq!((row.figures.is_empty(), row.check.is_empty()), (!is_checked, !is_checked));
+        assert!(!row.claim.is_empty() && !row.reason.is_empty(), "{row:?}");
+    }
+    let row = |system: &str| {
+        let rows = &found.file.systems;
+        rows.iter().find(|row| row.system == system).unwrap_or_else(|| panic!("no {system}"))
+    };
+
+    let ring = row("Baidu ring all-reduce");
+    assert_eq!((ring.verdict, ring.figures.len()), (SystemVerdict::Holds, 5), "{ring:?}");
+    let wan = row("Baidu ring all-reduce over a WAN");
+    assert_eq!(wan.verdict, SystemVerdict::Fails, "{wan:?}");
+    for figure in &wan.figures[..2] {
+        near(figure.measured, figure.computed.unwrap(), 0.1);
+    }
+    assert_eq!(row("Zou et al. (HTC 2017)").verdict, SystemVerdict::Holds);
+
+    // Waiting falls with the delay, and the longer delays are not free.
+    let delays = row("Parameter Server");
+    let waits: Vec<f64> = delays.figures[1..].iter().step_by(2).map(|it| it.measured).collect();
+    assert!(waits.is_sorted_by(|more, less| more >= less) && waits[0] > 0.1, "{waits:?}");
+    assert_eq!(delays.figures[0].measured, 1.0, "BSP is a delay of 0");
+
+    let cluster = row("Synchronous multinode SGD (Intel)");
+    near(cluster.figures[0].measured, 53.0, 0.01);
+    assert_eq!(cluster.figures[1].printed, Some(90.0));
+
+    for (name, text) in &found.run_files {
+        let plan = RunFile::from_text("again.toml", text, &[]).unwrap().plan().unwrap();
+        assert_eq!(&plan.name, name);
+    }
+    assert!(found.run_files.contains_key("systems-delay-4"));
+}
+
 #[test]
 fn bad_flags_are_refused_before_anything_runs() {
     let check = |arguments: &[&str], complaint: &str| {
@@ -285,6 +336,7 @@ fn toy() -> Suite {
         }],
         ablation_cells: vec![("mf", "vc")],
         skew: None,
+        systems: None,
     }
 }
 

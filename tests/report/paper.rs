@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use gaia_report::RunDirectory;
-use gaia_report::paper::{FILE, PaperFile, write, write_pages};
+use gaia_report::paper::{FILE, PaperFile, paper_block, write, write_pages};
+use gaia_report::{Paint, RunDirectory};
 
 use crate::pages::{between, check, fresh};
 use crate::paper_sample;
@@ -154,6 +154,27 @@ fn every_other_part_is_shown() {
 }
 
 #[test]
+fn a_claim_of_another_system_stands_beside_what_was_measured() {
+    let file = paper_sample::full();
+    let (first, _) = pages("report-paper-systems", &file);
+    let chapter = between(&first, "Claims of other systems", "How this was made");
+    let figures = ["2.00×", "1.90×", "miss\">1.50×", "25.0 %", "never", "miss\">3<", ">4<"];
+    shows(chapter, &["0 of 2 claims hold, 1 fail, 1 cannot be checked here.", "A system: fails"]);
+    shows(chapter, &figures);
+    shows(chapter, &["Another system: cannot be checked here", "they are not here."]);
+
+    let block = paper_block(&file, None, Paint::Plain);
+    let claims = between(&block, "Claims of other systems", "heaviest run");
+    shows(claims, &["A system: It is twice as fast.", "2.00×", "never", "  fails: it is not."]);
+    assert!(claims.lines().all(|line| line.chars().count() <= 80), "{claims}");
+    let json: serde_json::Value = serde_json::from_str(&gaia_report::to_json(&file)).unwrap();
+    assert_eq!(json["systems"][0]["verdict"], "fails");
+    assert_eq!(json["systems"][0]["figures"][0]["measured"], 1.5);
+    assert_eq!(json["systems"][0]["figures"][2]["measured"], serde_json::Value::Null);
+    assert_eq!(json["systems"][1]["verdict"], "cannot-be-checked");
+}
+
+#[test]
 fn an_evaluation_without_rows_says_so() {
     let (first, elsewhere) = pages("report-paper-empty", &paper_sample::empty());
     shows(
@@ -167,6 +188,7 @@ fn an_evaluation_without_rows_says_so() {
             "No updates were counted.",
             "No overlay was compared.",
             "Nothing was trained over skewed data.",
+            "No claim of another system was checked.",
             "Nothing was fitted.",
             "No run was timed.",
         ],
@@ -186,6 +208,9 @@ fn hostile_names_in_the_records_do_nothing() {
     file.insignificant[0].wan = hostile.into();
     file.brakes[0].model = hostile.into();
     file.skew[0].app = hostile.into();
+    file.systems[0].claim = hostile.into();
+    file.systems[0].figures[0].what = hostile.into();
+    file.systems[1].reason = hostile.into();
     file.speed[0].run = hostile.into();
     file.version = hostile.into();
     let (first, _) = pages("report-paper-hostile", &file);

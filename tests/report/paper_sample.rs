@@ -2,7 +2,7 @@
 
 use gaia_report::paper::{
     AblationRow, CellRow, CurveRow, HubRow, InsignificantRow, PaperFile, ScaleRow, SkewRow,
-    SpeedRow,
+    SpeedRow, SystemFigure, SystemRow, SystemUnit, SystemVerdict,
 };
 use gaia_telemetry::BlockedSeconds;
 
@@ -56,6 +56,7 @@ pub(crate) fn full() -> PaperFile {
         insignificant: insignificant(),
         brakes: brakes(),
         skew: skew(),
+        systems: systems(),
         speed: vec![
             speed("mf ec2-all asp", 341.2, 5.1, 1_204_113),
             speed("mf ec2-all bsp", 1_271.0, 3.2, 310_002),
@@ -76,8 +77,42 @@ pub(crate) fn empty() -> PaperFile {
         insignificant: Vec::new(),
         brakes: Vec::new(),
         skew: Vec::new(),
+        systems: Vec::new(),
         speed: Vec::new(),
     }
+}
+
+/// A claim with figures that fails, and one that cannot be checked.
+fn systems() -> Vec<SystemRow> {
+    let figure = |what: &str, unit, printed, computed, measured| SystemFigure {
+        what: what.into(),
+        unit,
+        printed,
+        computed,
+        measured,
+    };
+    let checked = SystemRow {
+        system: "A system".into(),
+        claim: "It is twice as fast.".into(),
+        check: "The same runs here.".into(),
+        figures: vec![
+            figure("speed", SystemUnit::Times, Some(2.0), Some(1.9), 1.5),
+            figure("share", SystemUnit::Share, None, None, 0.25),
+            figure("to the target", SystemUnit::Times, None, None, f64::NAN),
+            figure("servers", SystemUnit::Machines, None, Some(4.0), 3.0),
+        ],
+        verdict: SystemVerdict::Fails,
+        reason: "it is not.".into(),
+    };
+    let other = SystemRow {
+        system: "Another system".into(),
+        claim: "It needs other machines.".into(),
+        check: String::new(),
+        figures: Vec::new(),
+        verdict: SystemVerdict::CannotBeChecked,
+        reason: "they are not here.".into(),
+    };
+    vec![checked, other]
 }
 
 fn never(row: &mut CellRow) {

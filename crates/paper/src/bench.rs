@@ -97,7 +97,16 @@ impl<'w> Bench<'w> {
 
     /// Executes a run and notifies the receiver.
     pub(super) fn run(&self, plan: &Plan) -> Result<Finished, EvaluationError> {
-        let finished = self.probe(plan)?;
+        self.run_of(plan, &self.application(plan)?)
+    }
+
+    /// Executes a run of an application and notifies the receiver.
+    pub(super) fn run_of(
+        &self,
+        plan: &Plan,
+        application: &Arc<dyn Application>,
+    ) -> Result<Finished, EvaluationError> {
+        let finished = execute(plan, application)?;
         let done = 1 + self.done.fetch_add(1, Ordering::Relaxed);
         self.watch.on_run(&Step {
             run: &plan.name,
@@ -111,13 +120,16 @@ impl<'w> Bench<'w> {
 
     /// Executes a run without a notification.
     pub(super) fn probe(&self, plan: &Plan) -> Result<Finished, EvaluationError> {
-        let application = self.application(plan)?;
-        let outcome = gaia_driver::run(plan, &application, &mut Unobserved);
-        let outcome =
-            outcome.map_err(|error| EvaluationError::Run { run: plan.name.clone(), error })?;
-        let (summary, progress) = (outcome.summary, outcome.progress);
-        Ok(Finished { plan: plan.clone(), summary, progress })
+        execute(plan, &self.application(plan)?)
     }
+}
+
+fn execute(plan: &Plan, application: &Arc<dyn Application>) -> Result<Finished, EvaluationError> {
+    let outcome = gaia_driver::run(plan, application, &mut Unobserved);
+    let outcome =
+        outcome.map_err(|error| EvaluationError::Run { run: plan.name.clone(), error })?;
+    let (summary, progress) = (outcome.summary, outcome.progress);
+    Ok(Finished { plan: plan.clone(), summary, progress })
 }
 
 impl Finished {

@@ -23,6 +23,7 @@ mod published;
 mod request;
 mod skew;
 mod suite;
+mod systems;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub use bench::{Step, Watch};
 pub use error::EvaluationError;
 pub use published::{Published, SIGNIFICANCES, insignificant, published};
 pub use request::{Request, Section};
-pub use suite::{App, Change, Changes, Contender, SkewSuite, Suite, WanSpec};
+pub use suite::{App, Change, Changes, Contender, SkewSuite, Suite, SystemsSuite, WanSpec};
 
 /// The result of an evaluation.
 #[derive(Clone, Debug)]
@@ -80,8 +81,14 @@ pub fn evaluate(
     let skewed_runs = in_parallel(&skewed, |job| job.run(&bench))?;
     file.skew = skewed_runs.iter().map(|(row, _)| row.clone()).collect();
 
+    let mut claims_runs = Vec::new();
+    if let Some(systems) = suite.systems.filter(|_| request.wants(Section::Systems)) {
+        (file.systems, claims_runs) = systems::check(systems, changes, &bench)?;
+    }
+
     let prepared_runs = all_prepared.iter().flat_map(PreparedExperiment::runs);
-    let others = runs.values().chain(skewed_runs.iter().map(|(_, run)| run));
+    let skewed_runs = skewed_runs.iter().map(|(_, run)| run);
+    let others = runs.values().chain(skewed_runs).chain(&claims_runs);
     let mut run_files = BTreeMap::new();
     for run in prepared_runs.chain(others) {
         file.speed.push(run.speed());

@@ -38,20 +38,23 @@ pub enum Section {
     Brakes,
     /// Label-skewed data.
     Skew,
+    /// Claims of other systems.
+    Systems,
 }
 
 impl Section {
     /// The names of all parts, for `--only`.
-    pub const NAMES: [&str; 6] =
-        ["cells", "elsewhere", "ablation", "insignificant", "brakes", "skew"];
+    pub const NAMES: [&str; 7] =
+        ["cells", "elsewhere", "ablation", "insignificant", "brakes", "skew", "systems"];
 
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Cells,
         Self::Elsewhere,
         Self::Ablation,
         Self::Insignificant,
         Self::Brakes,
         Self::Skew,
+        Self::Systems,
     ];
 
     /// The part with a name. `None` if there is none.
@@ -210,6 +213,7 @@ impl Request {
             insignificant: Vec::new(),
             brakes: Vec::new(),
             skew: Vec::new(),
+            systems: Vec::new(),
             speed: Vec::new(),
         }
     }

@@ -29,6 +29,8 @@ pub struct Suite {
     pub ablation_cells: Vec<(&'static str, &'static str)>,
     /// The runs over label-skewed data, if any.
     pub skew: Option<SkewSuite>,
+    /// The checks of other systems' claims, if any.
+    pub systems: Option<SystemsSuite>,
 }
 
 /// One application.
@@ -90,6 +92,15 @@ pub struct SkewSuite {
     pub skews: &'static [f64],
 }
 
+/// The sizes of the runs that check claims of other systems.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemsSuite {
+    /// Parameters of the model whose exchange is timed.
+    pub parameters: usize,
+    /// By how much models of clusters are smaller than their own, and their network cards slower.
+    pub divisor: f64,
+}
+
 /// The changes of all runs.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
@@ -122,6 +133,7 @@ impl Suite {
             ablation: changes(ABLATION)?,
             ablation_cells: if quick { ABLATION_QUICK.to_vec() } else { ABLATION_CELLS.to_vec() },
             skew: Some(if quick { SKEW_QUICK } else { SKEW }),
+            systems: Some(if quick { SYSTEMS_QUICK } else { SYSTEMS }),
         })
     }
 
@@ -414,6 +426,9 @@ const SKEW_APPS: [App; 3] = [
 ];
 const SKEW: SkewSuite = SkewSuite { apps: &SKEW_APPS, skews: &[0.0, 0.5, 1.0] };
 const SKEW_QUICK: SkewSuite = SkewSuite { apps: &SKEW_APPS, skews: &[1.0] };
+
+const SYSTEMS: SystemsSuite = SystemsSuite { parameters: 400_000, divisor: 1e3 };
+const SYSTEMS_QUICK: SystemsSuite = SystemsSuite { parameters: 100_000, divisor: 1e4 };
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! `paper.md`: the tables of an evaluation.
 
-use super::records::{CellRow, PaperFile};
+use super::records::{CellRow, PaperFile, SystemRow};
+use super::systems;
 use crate::text::numbers::{self, shown};
 
 /// The whole page.
@@ -25,6 +26,7 @@ pub(super) fn page(file: &PaperFile) -> String {
     insignificant(&mut page, file);
     brakes(&mut page, file);
     skew(&mut page, file);
+    claims(&mut page, &file.systems);
     speed(&mut page, file);
 
     page.text
@@ -265,6 +267,39 @@ fn skew(page: &mut Page, file: &PaperFile) {
             numbers::seconds(row.time_s),
             numbers::bytes(row.wan_bytes),
         ]);
+    }
+}
+
+fn claims(page: &mut Page, rows: &[SystemRow]) {
+    if rows.is_empty() {
+        return;
+    }
+
+    page.section("Claims of other systems");
+    page.line(&systems::summary(rows));
+    page.line("");
+    page.head(&[
+        "system", "claim", "check", "figure", "printed", "computed", "measured", "verdict",
+    ]);
+    for row in rows {
+        let verdict = format!("{}: {}", row.verdict.name(), row.reason);
+        let claim = [row.system.clone(), row.claim.clone(), row.check.clone()];
+        if row.figures.is_empty() {
+            let none = [numbers::NONE; 4].map(str::to_owned);
+            page.row(&[&claim[..], &none, &[verdict]].concat());
+            continue;
+        }
+        for (at, figure) in row.figures.iter().enumerate() {
+            let first = |text: String| if at == 0 { text } else { String::new() };
+            let figures = [
+                figure.what.clone(),
+                systems::value(figure, figure.printed),
+                systems::value(figure, figure.computed),
+                systems::value(figure, Some(figure.measured)),
+            ];
+            let claim = claim.clone().map(first);
+            page.row(&[&claim[..], &figures, &[first(verdict.clone())]].concat());
+        }
     }
 }
 

@@ -8,11 +8,12 @@ mod grid;
 mod markdown;
 mod pages;
 mod records;
+mod systems;
 mod terminal;
 
 pub use records::{
     AblationRow, CellRow, CurveRow, HubRow, InsignificantRow, PaperFile, ScaleRow, SkewRow,
-    SpeedRow,
+    SpeedRow, SystemFigure, SystemRow, SystemUnit, SystemVerdict,
 };
 pub use terminal::paper_block;
 

@@ -31,6 +31,9 @@ pub struct PaperFile {
     pub brakes: Vec<CurveRow>,
     /// Training over label-skewed data.
     pub skew: Vec<SkewRow>,
+    /// Claims of other systems.
+    #[serde(default)]
+    pub systems: Vec<SystemRow>,
     /// How fast the simulator was, per run.
     pub speed: Vec<SpeedRow>,
 }
@@ -205,6 +208,74 @@ pub struct SkewRow {
     pub time_s: f64,
     /// WAN bytes, as in [`CellRow::wan_bytes`].
     pub wan_bytes: u64,
+}
+
+/// A claim of another system, beside what was measured here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemRow {
+    /// The system.
+    pub system: String,
+    /// What it printed, and where.
+    pub claim: String,
+    /// How it was checked. Empty where it cannot be.
+    pub check: String,
+    /// What was measured. Empty where it cannot be checked.
+    pub figures: Vec<SystemFigure>,
+    /// Whether the claim holds here.
+    pub verdict: SystemVerdict,
+    /// What decides the verdict, or why the claim cannot be checked here.
+    pub reason: String,
+}
+
+/// A figure of a [`SystemRow`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemFigure {
+    /// What is measured.
+    pub what: String,
+    /// The unit of all values.
+    pub unit: SystemUnit,
+    /// What the system printed. `None` where it printed nothing.
+    pub printed: Option<f64>,
+    /// What follows from a formula. `None` where there is none.
+    pub computed: Option<f64>,
+    /// What was measured here. Not finite (`null`) where a run did not reach its target.
+    #[serde(with = "finite_or_null")]
+    pub measured: f64,
+}
+
+/// The unit of a [`SystemFigure`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SystemUnit {
+    /// A ratio.
+    Times,
+    /// A share, 0 to 1.
+    Share,
+    /// A number of machines.
+    Machines,
+}
+
+/// Whether a claim of another system holds here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SystemVerdict {
+    /// It holds.
+    Holds,
+    /// It does not hold.
+    Fails,
+    /// It cannot be checked here.
+    CannotBeChecked,
+}
+
+impl SystemVerdict {
+    /// The verdict in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Fails => "fails",
+            Self::CannotBeChecked => "cannot be checked here",
+        }
+    }
 }
 
 /// How fast one simulation was.

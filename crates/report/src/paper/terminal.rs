@@ -4,12 +4,13 @@ use std::path::Path;
 
 use console::Alignment;
 
-use super::records::{CellRow, PaperFile};
+use super::records::{CellRow, PaperFile, SystemRow};
+use super::systems;
 use crate::terminal::Paint;
 use crate::text::numbers::{self, shown};
-use crate::text::{TextTable, WIDTH, plain};
+use crate::text::{TextTable, WIDTH, plain, wrapped};
 
-/// One line for each cell, and how fast the simulator was.
+/// One line for each cell, each claim of another system with its figures, and how fast the simulator was.
 ///
 /// Every line but the path of `page` is at most 80 columns wide. Control characters in names are replaced.
 pub fn paper_block(file: &PaperFile, page: Option<&Path>, paint: Paint) -> String {
@@ -23,6 +24,15 @@ pub fn paper_block(file: &PaperFile, page: Option<&Path>, paint: Paint) -> Strin
         lines.push(paint.bold(title));
         lines.push(paint.dim(&head));
         lines.extend(cells);
+        lines.push(String::new());
+    }
+
+    if !file.systems.is_empty() {
+        lines.push(paint.bold("Claims of other systems"));
+        for row in &file.systems {
+            lines.extend(claim(row, paint));
+        }
+        lines.push(systems::summary(&file.systems));
         lines.push(String::new());
     }
 
@@ -42,6 +52,40 @@ pub fn paper_block(file: &PaperFile, page: Option<&Path>, paint: Paint) -> Strin
     }
 
     lines.join("\n") + "\n"
+}
+
+/// A claim, its figures in a table, and the verdict.
+fn claim(row: &SystemRow, paint: Paint) -> Vec<String> {
+    let mut lines = wrapped(&format!("{}: {}", row.system, row.claim), WIDTH);
+    let indented = |text: &str| -> Vec<String> {
+        let lines = wrapped(text, WIDTH - INDENT.len()).into_iter();
+        lines.map(|line| format!("{INDENT}{line}")).collect()
+    };
+
+    if !row.figures.is_empty() {
+        lines.extend(indented(&row.check));
+        let right = Alignment::Right;
+        let mut table = TextTable::new(&[
+            ("", Alignment::Left),
+            ("printed", right),
+            ("computed", right),
+            ("measured", right),
+        ]);
+        for figure in &row.figures {
+            table.row(vec![
+                figure.what.clone(),
+                systems::value(figure, figure.printed),
+                systems::value(figure, figure.computed),
+                systems::value(figure, Some(figure.measured)),
+            ]);
+        }
+        let (head, rows) = table.lines(WIDTH - INDENT.len());
+        lines.push(paint.dim(&format!("{INDENT}{head}")));
+        lines.extend(rows.into_iter().map(|line| format!("{INDENT}{line}")));
+    }
+
+    lines.extend(indented(&format!("{}: {}", row.verdict.name(), row.reason)));
+    lines
 }
 
 fn table(rows: &[CellRow]) -> TextTable {
@@ -68,3 +112,5 @@ fn table(rows: &[CellRow]) -> TextTable {
 
     table
 }
+
+const INDENT: &str = "  ";

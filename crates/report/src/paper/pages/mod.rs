@@ -7,6 +7,7 @@ mod inside;
 mod made;
 mod section;
 mod shipping;
+mod systems;
 mod verdicts;
 
 use serde::Serialize;
@@ -43,6 +44,7 @@ pub(super) fn first(file: &PaperFile) -> String {
     let mut chapters = chapters(&grid);
     chapters.push(chapter("Data that stays or travels", vec![shipping::section(&grid, true)]));
     chapters.push(chapter("Inside ASP", inside::sections(file)));
+    chapters.push(chapter("Other systems", systems::sections(&file.systems)));
     chapters.push(chapter(
         "How this was made",
         vec![made::fitted(&file.scales, false), made::speed(&file.speed)],

@@ -90,11 +90,26 @@ pub enum Bug {
     MissesLostConnections,
     /// Reads do not wait for mirrors that cannot be reached, although `on_partition` is `pause`.
     IgnoresPause,
+
+    /// A checkpoint is restored without what sparse rounds have not sent.
+    DropsErrorFeedback,
+    /// The drain receives a copy without what its sparse rounds have not sent.
+    DrainsWithoutOwed,
+    /// A sparse part has more of a change than was cut from what is owed.
+    SendsMoreThanCut,
+    /// A chunk's partial sum is added twice in a ring or a tree.
+    AddsChunkTwice,
+    /// A chunk's partial sum is not added in a ring or a tree.
+    ForgetsChunk,
+    /// The total of an ancestor in a tree is applied before it has the changes of all descendants.
+    AppliesTotalBeforeItIsWhole,
+    /// A data center has other blocks than those by bandwidth that the others have.
+    BlocksDisagree,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 49] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -137,5 +152,12 @@ impl Bug {
         Self::SaysNothingAgain,
         Self::MissesLostConnections,
         Self::IgnoresPause,
+        Self::DropsErrorFeedback,
+        Self::DrainsWithoutOwed,
+        Self::SendsMoreThanCut,
+        Self::AddsChunkTwice,
+        Self::ForgetsChunk,
+        Self::AppliesTotalBeforeItIsWhole,
+        Self::BlocksDisagree,
     ];
 }

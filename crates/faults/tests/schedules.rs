@@ -83,7 +83,7 @@ fn each_commit_has_seeds_of_its_own() {
 }
 
 /// The checker that must catch each planted bug. Others may catch it, too.
-const CAUGHT_BY: [(Bug, &str); 42] = [
+const CAUGHT_BY: [(Bug, &str); 49] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -126,6 +126,13 @@ const CAUGHT_BY: [(Bug, &str); 42] = [
     (Bug::SaysNothingAgain, "liveness"),
     (Bug::MissesLostConnections, "partition"),
     (Bug::IgnoresPause, "pause"),
+    (Bug::DropsErrorFeedback, "durability"),
+    (Bug::DrainsWithoutOwed, "conservation"),
+    (Bug::SendsMoreThanCut, "conservation"),
+    (Bug::AddsChunkTwice, "conservation"),
+    (Bug::ForgetsChunk, "conservation"),
+    (Bug::AppliesTotalBeforeItIsWhole, "conservation"),
+    (Bug::BlocksDisagree, "peer"),
 ];
 
 #[test]

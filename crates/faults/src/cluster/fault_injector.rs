@@ -9,6 +9,7 @@ use super::envelopes::{
     FROM, HELLO, KIND, NUMBER, RECEIVED, TO, is_whole, lane_of, put_u64, remade, reseal, u64_at,
     with_valid_crc,
 };
+use super::exchange_bugs::ExchangeBugs;
 use crate::bugs::Bug;
 use gaia_core::codec::{Buffers, Changes, ValueFormat, encode_indexes};
 use gaia_core::node::WorkerMessage;
@@ -35,10 +36,12 @@ pub(crate) struct FaultInjector {
     /// Workers that have reconnected to a server.
     rejoined: BTreeSet<(ServerId, WorkerId)>,
     records: u64,
+    pub(crate) exchange: ExchangeBugs,
 }
 
 impl FaultInjector {
-    pub(crate) fn new(bug: Option<Bug>) -> Self {
+    /// For a run of a remote model.
+    pub(crate) fn new(bug: Option<Bug>, remote: &RemoteSync) -> Self {
         Self {
             bug,
             arrived: BTreeMap::new(),
@@ -47,6 +50,7 @@ impl FaultInjector {
             originals: BTreeMap::new(),
             rejoined: BTreeSet::new(),
             records: 0,
+            exchange: ExchangeBugs::new(bug, remote),
         }
     }
 
@@ -72,8 +76,8 @@ impl FaultInjector {
         if self.has(Bug::IgnoresWindow) { 1 << 30 } else { bytes }
     }
 
-    /// Changes a frame that the core has cut.
-    pub(crate) fn on_made(&self, lane: Lane, frame: Bytes) -> Bytes {
+    /// Changes a frame that the core of a server has cut.
+    pub(crate) fn on_made(&self, from: ServerId, lane: Lane, frame: Bytes) -> Bytes {
         match (self.bug, lane) {
             (Some(Bug::ForgetsResidual), Lane::Data) => with_change(&frame, |_, value| {
                 *value = 0.0;
@@ -107,6 +111,7 @@ impl FaultInjector {
                     *sequence = sequence.saturating_sub(1);
                 }
             }),
+            (_, Lane::Data) => self.exchange.on_made(from, frame),
             _ => frame,
         }
     }
@@ -122,7 +127,7 @@ impl FaultInjector {
         let bug = self.bug?;
         let is_hello = message.header[KIND] == HELLO;
         if let Some(lane) = lane_of(&message.header) {
-            let frame = self.on_made(lane, message.frame.clone());
+            let frame = self.on_made(from, lane, message.frame.clone());
             message = remade(message, frame);
         }
 
@@ -249,7 +254,11 @@ impl FaultInjector {
         frame: Bytes,
         message: &mut Vec<u8>,
     ) {
-        let changed = self.on_taken(at, lane, frame.clone());
+        let mut changed = self.on_taken(at, lane, frame.clone());
+        if lane == Lane::Data {
+            self.exchange.on_arrival(at, &frame);
+            changed = self.exchange.on_taken(changed);
+        }
         if changed == frame {
             return;
         }
@@ -295,6 +304,9 @@ impl FaultInjector {
             }
             (Some(Bug::CutsTailTooFar), _) if matches!(node, NodeId::Server(_)) => {
                 found.records.pop();
+            }
+            (_, Some((_, state))) if matches!(node, NodeId::Server(_)) => {
+                self.exchange.on_recovery(state);
             }
             _ => {}
         }

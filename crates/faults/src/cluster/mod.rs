@@ -7,6 +7,7 @@ pub(crate) mod application;
 pub(crate) mod disk;
 pub(crate) mod ends;
 pub(crate) mod envelopes;
+pub(crate) mod exchange_bugs;
 pub(crate) mod fault_injector;
 pub(crate) mod network;
 pub(crate) mod nodes;

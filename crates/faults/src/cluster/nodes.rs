@@ -29,6 +29,8 @@ use gaia_driver::cluster::{Blueprint, server_ids, worker_ids};
 pub(crate) struct Nodes<'p> {
     plan: &'p Plan,
     blueprint: &'p Blueprint<'p>,
+    /// The blueprint of the servers of the first data center, if it is another.
+    odd: Option<&'p Blueprint<'p>>,
     windows: BTreeMap<ServerId, BTreeMap<DcId, usize>>,
     pub(crate) servers: BTreeMap<ServerId, ServerNode>,
     pub(crate) workers: BTreeMap<WorkerId, WorkerNode>,
@@ -168,6 +170,7 @@ impl<'p> Nodes<'p> {
     pub(crate) fn new(
         plan: &'p Plan,
         blueprint: &'p Blueprint<'p>,
+        odd: Option<&'p Blueprint<'p>>,
         logs: bool,
         fault_injector: &FaultInjector,
     ) -> Self {
@@ -180,6 +183,7 @@ impl<'p> Nodes<'p> {
         let mut nodes = Self {
             plan,
             blueprint,
+            odd,
             windows: server_ids(topology).map(windows).collect(),
             servers: BTreeMap::new(),
             workers: BTreeMap::new(),
@@ -471,7 +475,8 @@ impl<'p> Nodes<'p> {
 
     fn fresh_server(&self, id: ServerId) -> RecoveringServer {
         let workers = worker_ids(&self.plan.topology).filter(|worker| worker.dc == id.dc);
-        RecoveringServer::new(self.blueprint.server(id), workers, self.windows[&id].clone())
+        let blueprint = self.odd.filter(|_| id.dc == DcId(0)).unwrap_or(self.blueprint);
+        RecoveringServer::new(blueprint.server(id), workers, self.windows[&id].clone())
     }
 
     fn fresh_worker(&self, id: WorkerId) -> RecoveringWorker {

@@ -61,14 +61,16 @@ pub struct Violation {
 
 /// Runs a schedule, with a planted bug or without one. Equal arguments give equal results.
 pub fn run(scenario: &Scenario, bug: Option<Bug>) -> Run {
-    let fault_injector = FaultInjector::new(bug);
     let plan = scenario.plan();
+    let fault_injector = FaultInjector::new(bug, &plan.remote);
     let (width, reads_all) = scenario.model();
     let application: Arc<dyn Application> =
         Arc::new(Counting::new(scenario.rows, width, reads_all));
     let run_by_servers = Plan { remote: fault_injector.remote(&plan.remote), ..plan.clone() };
     let blueprint = Blueprint::new(&run_by_servers, &application);
-    let mut schedule = Schedule::new(scenario, &plan, &blueprint, fault_injector);
+    let odd = fault_injector.exchange.odd_remote().map(|remote| Plan { remote, ..plan.clone() });
+    let odd = odd.as_ref().map(|plan| Blueprint::new(plan, &application));
+    let mut schedule = Schedule::new(scenario, &plan, &blueprint, odd.as_ref(), fault_injector);
 
     let ran = catch_unwind(AssertUnwindSafe(|| schedule.run()));
     let broken = match ran {
@@ -199,6 +201,7 @@ impl<'p> Schedule<'p> {
         scenario: &'p Scenario,
         plan: &'p Plan,
         blueprint: &'p Blueprint<'p>,
+        odd: Option<&'p Blueprint<'p>>,
         fault_injector: FaultInjector,
     ) -> Self {
         let topology = &plan.topology;
@@ -210,7 +213,7 @@ impl<'p> Schedule<'p> {
         Self {
             now: Instant::ZERO,
             events: Events::new(),
-            nodes: Nodes::new(plan, blueprint, logs, &fault_injector),
+            nodes: Nodes::new(plan, blueprint, odd, logs, &fault_injector),
             coordinator: cluster_coordinator(blueprint),
             coordinator_process: CoordinatorProcess::new(),
             orders: Vec::new(),

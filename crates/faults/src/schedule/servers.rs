@@ -245,7 +245,7 @@ impl Schedule<'_> {
         let now = node.host.shows(self.now);
         let Some(frame) = node.machine.cut(now, to, lane, room) else { return Ok(false) };
         let bytes = node.machine.session(to).held_bytes(Lane::Data);
-        let frame = self.fault_injector.on_made(lane, frame);
+        let frame = self.fault_injector.on_made(id, lane, frame);
         self.see(Seen::Cut { from: id, to, lane, frame: &frame })?;
         self.recorder(id, Undone::Cut { from: id, to, lane, frame });
         self.see(Seen::Held { at: id, peer: to, bytes })?;

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use assert_cmd::Command;
 use gaia_config::{Override, RunFile};
 use gaia_core::application::Application;
-use gaia_core::sync::RemoteSync;
+use gaia_core::sync::{Overlap, RemoteSync};
+use gaia_driver::{in_parallel, processors};
 use gaia_planner::{Request, decide, plan};
-use gaia_report::plan::PlanFile;
+use gaia_report::plan::{PlanFile, PlanRow};
 use gaia_telemetry::Summary;
 
 const RUN: &str = r#"
@@ -28,117 +29,230 @@ every = 2
 clocks = 1000
 "#;
 
-const PERCEPTRON: &str = "kind = 'perceptron', batch = 16, hidden = [16], \
-    data = {split = 'SPLIT', synthetic = {examples = 2000, features = 12}}";
-const FACTORISATION: &str = "kind = 'matrix-factorization', rank = 4, row_step_max = 0.5, \
-    data = {split = 'USERS', synthetic = {users = 200, items = 200, ratings = 10000, rank = 2}}";
-const REGRESSION: &str = "kind = 'logistic-regression', batch = 32, learning_rate = 5.0, \
-    data = {split = 'SPLIT', synthetic = {examples = 3000}}";
+/// A run for which the program chooses.
+#[derive(Clone, Copy)]
+struct Scenario {
+    name: &'static str,
+    app: &'static str,
+    /// Examples a second of a worker.
+    rate: f64,
+    wan: &'static str,
+    /// The factor of its bandwidths.
+    scale: f64,
+}
 
-/// How much longer than the best candidate what is chosen takes, and how many times its bytes it sends; with what was chosen.
-fn check(app: &str, rate: f64, split: &str, wan: &str, scale: f64) -> (f64, f64, String) {
-    let users = if split == "even" { "even" } else { "by-user" };
-    let app = app.replace("SPLIT", split).replace("USERS", users);
-    let settings = [
-        format!("app={{{app}}}"),
-        format!("topology.file={wan}"),
-        format!("topology.bandwidth_scale={scale}"),
-        format!("compute.examples_per_second={rate}"),
-    ];
-    let overrides: Vec<Override> =
-        settings.iter().map(|setting| Override::parse(setting).unwrap()).collect();
-    let file = RunFile::from_text("deciding.toml", RUN, &overrides).unwrap();
-    let own = file.plan().unwrap();
-    let application: Arc<dyn Application> =
-        gaia_data::build(own.app.as_ref(), &own.topology.data_homes(), own.seed).unwrap();
+const fn scenario(
+    name: &'static str,
+    app: &'static str,
+    rate: f64,
+    wan: &'static str,
+    scale: f64,
+) -> Scenario {
+    Scenario { name, app, rate, wan, scale }
+}
 
-    let decided = decide(&own, &application, 2, |_| {}).unwrap();
-    // The choice stands in the place of the run file's own model, which is the first row.
-    let chosen = own.clone().decided(decided.remote.clone(), String::new()).remote_toml();
-    let (own_keys, guard_keys) = chosen.split_once("[sync.remote.guard]").unwrap_or((&chosen, ""));
+/// Each on even data and with labels or users of its own in each data center. Rules were set with these in view.
+#[rustfmt::skip]
+const SCENARIOS: [Scenario; 12] = [
+    scenario("perceptron", "kind = 'perceptron', batch = 16, momentum = 0.0, hidden = [256, 256], evaluate_examples = 150, \
+        data.synthetic = {examples = 4000, features = 64, classes = 10, hidden = 8}", 64.0, "three-regions", 1.0),
+    scenario("perceptron", "kind = 'perceptron', batch = 16, momentum = 0.9, hidden = [64, 64], evaluate_examples = 150, \
+        data.synthetic = {examples = 4000, features = 64, classes = 10, hidden = 8}", 64.0, "three-regions", 0.01),
+    scenario("perceptron", "kind = 'perceptron', batch = 8, momentum = 0.0, hidden = [1024, 512], evaluate_examples = 150, \
+        data.synthetic = {examples = 2000, features = 784, classes = 10, hidden = 8}", 16.0, "gaia-2016-ss", 1.0),
+    scenario("perceptron", "kind = 'perceptron', batch = 16, learning_rate = 0.2, momentum = 0.0, hidden = [64, 64], \
+        evaluate_examples = 150, data.synthetic = {examples = 4000, features = 64, classes = 10, hidden = 8}",
+        64.0, "gaia-2016-ec2-all", 0.02),
+    scenario("factorisation", "kind = 'matrix-factorization', rank = 32, row_step_max = 0.5, clocks_per_pass = 20, \
+        data.synthetic = {users = 2000, items = 1000, ratings = 60000, rank = 4}", 2000.0, "three-regions", 1.0),
+    scenario("factorisation", "kind = 'matrix-factorization', rank = 40, row_step_max = 0.5, clocks_per_pass = 20, \
+        data.synthetic = {users = 20000, items = 5000, ratings = 100000, rank = 4}", 4000.0, "three-regions", 0.05),
+    scenario("factorisation", "kind = 'matrix-factorization', rank = 40, row_step_max = 0.5, clocks_per_pass = 20, \
+        data.synthetic = {users = 60000, items = 15000, ratings = 150000, rank = 4}", 15000.0, "gaia-2016-ss", 0.5),
+    scenario("factorisation", "kind = 'matrix-factorization', rank = 32, row_step_max = 0.5, clocks_per_pass = 20, \
+        data.synthetic = {users = 2000, items = 1000, ratings = 60000, rank = 4}", 500.0, "gaia-2016-ec2-all", 0.05),
+    scenario("regression", "kind = 'logistic-regression', batch = 32, learning_rate = 5.0, \
+        data.synthetic = {examples = 6000, features = 10000}", 128.0, "three-regions", 1.0),
+    scenario("regression", "kind = 'logistic-regression', batch = 32, learning_rate = 20.0, \
+        data.synthetic = {examples = 6000, features = 1000000}", 128.0, "three-regions", 0.001),
+    scenario("regression", "kind = 'logistic-regression', batch = 32, learning_rate = 10.0, \
+        data.synthetic = {examples = 6000, features = 100000}", 128.0, "gaia-2016-ss", 0.001),
+    scenario("regression", "kind = 'logistic-regression', batch = 32, learning_rate = 5.0, \
+        data.synthetic = {examples = 6000, features = 10000}", 128.0, "gaia-2016-ec2-all", 0.005),
+];
+
+/// Others, of another seed, on which nobody looked while rules were set.
+#[rustfmt::skip]
+const HELD_OUT: [Scenario; 9] = [
+    scenario("perceptron", "kind = 'perceptron', batch = 32, learning_rate = 0.05, momentum = 0.9, hidden = [96], \
+        evaluate_examples = 150, data.synthetic = {examples = 3000, features = 100, classes = 6, hidden = 8}",
+        100.0, "gaia-2016-ss", 0.02),
+    scenario("perceptron", "kind = 'perceptron', batch = 8, learning_rate = 0.15, momentum = 0.0, hidden = [200, 150], \
+        evaluate_examples = 150, data.synthetic = {examples = 3000, features = 128, classes = 8, hidden = 8}",
+        80.0, "three-regions", 0.1),
+    scenario("perceptron", "kind = 'perceptron', batch = 24, learning_rate = 0.1, momentum = 0.5, hidden = [48, 32], \
+        evaluate_examples = 150, data.synthetic = {examples = 3000, features = 80, classes = 5, hidden = 8}",
+        24.0, "gaia-2016-ec2-all", 0.01),
+    scenario("factorisation", "kind = 'matrix-factorization', rank = 8, row_step_max = 0.5, clocks_per_pass = 15, \
+        data.synthetic = {users = 1000, items = 600, ratings = 30000, rank = 4}", 3000.0, "gaia-2016-ss", 0.01),
+    scenario("factorisation", "kind = 'matrix-factorization', rank = 16, row_step_max = 0.5, clocks_per_pass = 25, \
+        data.synthetic = {users = 5000, items = 2500, ratings = 50000, rank = 4}", 1000.0, "gaia-2016-ec2-all", 0.1),
+    scenario("factorisation", "kind = 'matrix-factorization', rank = 50, row_step_max = 0.5, clocks_per_pass = 30, \
+        data.synthetic = {users = 16000, items = 6000, ratings = 120000, rank = 4}", 3000.0, "three-regions", 0.02),
+    scenario("regression", "kind = 'logistic-regression', batch = 16, learning_rate = 8.0, \
+        data.synthetic = {examples = 5000, features = 60000}", 64.0, "three-regions", 0.01),
+    scenario("regression", "kind = 'logistic-regression', batch = 64, learning_rate = 4.0, \
+        data.synthetic = {examples = 6000, features = 5000}", 400.0, "gaia-2016-ss", 0.005),
+    scenario("regression", "kind = 'logistic-regression', batch = 24, learning_rate = 6.0, \
+        data.synthetic = {examples = 5000, features = 30000}", 100.0, "gaia-2016-ec2-all", 0.01),
+];
+
+/// What became of a choice.
+struct Found {
+    /// The time of the chosen setting to the target, relative to the best candidate of the table.
+    times: f64,
+    /// Its bytes, relative to that candidate's.
+    bytes: f64,
+    /// A row of the documentation.
+    said: String,
+}
+
+impl Scenario {
+    /// The run with so skewed data.
+    fn run_file(&self, split: &str, seed: u64) -> RunFile {
+        let users = if split == "even" { "even" } else { "by-user" };
+        let split = if self.name == "factorisation" { users } else { split };
+        let mut settings = vec![
+            format!("app={{{}, data.split = '{split}'}}", self.app),
+            format!("seed={seed}"),
+            format!("topology.file={}", self.wan),
+            format!("topology.bandwidth_scale={}", self.scale),
+            format!("compute.examples_per_second={}", self.rate),
+        ];
+        if self.wan != "three-regions" {
+            settings.push("topology.defaults.workers=1".into());
+            settings.push("topology.defaults.servers=1".into());
+        }
+        let overrides: Vec<Override> =
+            settings.iter().map(|setting| Override::parse(setting).unwrap()).collect();
+        RunFile::from_text("deciding.toml", RUN, &overrides).unwrap()
+    }
+
+    /// Chooses, and compares what is chosen with all candidates of a plan.
+    fn check(&self, split: &str, seed: u64) -> Found {
+        let file = self.run_file(split, seed);
+        let own = file.plan().unwrap();
+        let application: Arc<dyn Application> =
+            gaia_data::build(own.app.as_ref(), &own.topology.data_homes(), own.seed).unwrap();
+        let parameters = application.layout().parameters();
+        let budget = match parameters {
+            ..SMALL => 200,
+            SMALL..LARGE => 100,
+            _ => 60,
+        };
+
+        let decided = decide(&own, &application, 1, |_| {}).unwrap();
+        // The choice stands in the place of the run file's own model, which is the first row.
+        let chosen = own.clone().decided(decided.remote.clone(), String::new()).remote_toml();
+        let file = with_remote(&file, &chosen);
+        let request = Request { budget, target: None, threads: 1, interrupted: None };
+        let found = plan(&file, &application, &request, |_| {}).unwrap();
+        let time = |row: &PlanRow| row.time_to_target_s.unwrap_or(f64::INFINITY);
+        let own = found.rows.iter().find(|row| row.is_own).unwrap();
+        let best = found.rows.iter().min_by(|a, b| time(a).total_cmp(&time(b))).unwrap();
+        let bytes =
+            own.wan_bytes_to_target.unwrap_or(0) as f64 / best.wan_bytes_to_target.unwrap() as f64;
+
+        let (name, wan, scale) = (self.name, self.wan, self.scale);
+        let setting = setting(&decided.remote);
+        let of = if own.candidate == best.candidate { "the same" } else { &best.candidate };
+        let times = time(own) / time(best);
+        let said = format!(
+            "| {name}, {parameters} | {split} | {wan} × {scale} | {setting} | {of} | {times:.2} | {bytes:.2} |"
+        );
+        Found { times, bytes, said }
+    }
+}
+
+/// The run file with this `[sync.remote]`.
+fn with_remote(file: &RunFile, remote: &str) -> RunFile {
+    let (own, guard) = remote.split_once("[sync.remote.guard]").unwrap_or((remote, ""));
     let pairs = |text: &str, prefix: &str| -> Vec<(String, String)> {
         let lines = text.lines().filter_map(|line| line.split_once(" = "));
         lines.map(|(key, value)| (format!("{prefix}{key}"), value.to_owned())).collect()
     };
-    let chosen: Vec<(String, String)> =
-        pairs(own_keys, "").into_iter().chain(pairs(guard_keys, "guard.")).collect();
-    let chosen: Vec<(&str, &str)> =
-        chosen.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-    let file = file.with_remote_settings(&chosen).unwrap();
-    let request = Request { budget: 100, target: None, threads: 2, interrupted: None };
-    let found = plan(&file, &application, &request, |_| {}).unwrap();
-
-    let time = |row: &gaia_report::plan::PlanRow| row.time_to_target_s.unwrap_or(f64::INFINITY);
-    let own = found.rows.iter().find(|row| row.is_own).unwrap();
-    let best = found.rows.iter().min_by(|a, b| time(a).total_cmp(&time(b))).unwrap();
-    let bytes =
-        own.wan_bytes_to_target.unwrap_or(0) as f64 / best.wan_bytes_to_target.unwrap() as f64;
-    let settings = match &decided.remote {
-        RemoteSync::LocalSteps(config) => {
-            let (steps, overlap) = (config.steps, config.most_overlap());
-            let (density, momentum) = (config.density, config.outer_momentum);
-            format!("rounds {steps}, overlap {overlap}, density {density}, momentum {momentum}")
-        }
-        other => other.name().into(),
-    };
-    let said =
-        format!("{settings} ({}), best {}; {}", own.candidate, best.candidate, decided.reason);
-    (time(own) / time(best), bytes, said)
+    let all: Vec<(String, String)> =
+        pairs(own, "").into_iter().chain(pairs(guard, "guard.")).collect();
+    let all: Vec<(&str, &str)> =
+        all.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    file.with_remote_settings(&all).unwrap()
 }
 
-/// The applications, with the examples a second of a worker: a clock takes about a quarter of a second.
-const APPLICATIONS: [(&str, &str, f64); 3] = [
-    ("perceptron", PERCEPTRON, 64.0),
-    ("factorisation", FACTORISATION, 500.0),
-    ("regression", REGRESSION, 128.0),
-];
+/// A setting in a few words.
+fn setting(remote: &RemoteSync) -> String {
+    match remote {
+        RemoteSync::LocalSteps(config) => {
+            let overlap = match config.overlap {
+                Overlap::Auto => String::new(),
+                Overlap::Clocks(clocks) => format!(", overlap {clocks}"),
+            };
+            let density = if config.is_sparse() {
+                format!(", density {}", config.density)
+            } else {
+                String::new()
+            };
+            let momentum = if config.outer_momentum == 0.9 { ", momentum 0.9" } else { "" };
+            format!("rounds {}{overlap}{density}{momentum}", config.steps)
+        }
+        RemoteSync::Asp(config) if config.guard.is_some() => "`asp`, guard".into(),
+        other => format!("`{}`", other.name()),
+    }
+}
+
+/// Models of fewer parameters are compared after 200 clocks, and those of as many as the second after fewer than others.
+const SMALL: usize = 20_000;
+const LARGE: usize = 500_000;
 
 /// In each scenario the choice takes at most `most` times as long as the best candidate, and in so many at most 1.10 times.
 #[allow(clippy::print_stdout, reason = "the table of the documentation is what it prints")]
-fn check_all(scenarios: &[(usize, &str, f64, &str)], near_min: usize, most: f64) {
-    let mut near = 0;
-    for (number, wan, scale, split) in scenarios {
-        let (name, app, rate) = APPLICATIONS[*number];
-        let (times, bytes, said) = check(app, rate, split, wan, *scale);
-        println!("| {name} | {split} | {wan} × {scale} | {times:.2} | {bytes:.2} | {said} |");
-        near += usize::from(times <= 1.1);
-        assert!(times <= most, "{name}, {split}, {wan} × {scale}: {times}");
-    }
-    println!("within 1.10 of the best in {near} of {}", scenarios.len());
-    assert!(near >= near_min, "{near} of {}", scenarios.len());
+fn check_all(scenarios: &[(Scenario, &str)], seed: u64, near_min: usize, most: f64) {
+    let check = |(scenario, split): &(Scenario, &str)| {
+        let found = scenario.check(split, seed);
+        println!("{}", found.said);
+        Ok::<_, ()>(found)
+    };
+    let found = in_parallel(scenarios, processors(), check).unwrap();
+    let near = found.iter().filter(|found| found.times <= 1.1).count();
+    let worst = found.iter().map(|found| found.times).fold(0.0, f64::max);
+    let sends = found.iter().filter(|found| found.bytes <= 1.0).count();
+    let all = scenarios.len();
+    println!(
+        "within 1.10 of the best in {near} of {all}, at most {worst:.2}; at most its bytes in {sends}"
+    );
+    assert!(near >= near_min && worst <= most, "{near} of {all}, {worst}");
+}
+
+fn both(scenarios: &[Scenario]) -> Vec<(Scenario, &'static str)> {
+    let splits = |scenario: &Scenario| ["even", "by-label"].map(|split| (*scenario, split));
+    scenarios.iter().flat_map(splits).collect()
 }
 
 #[test]
 fn the_choice_is_near_the_best_candidate() {
-    check_all(
-        &[
-            (0, "three-regions", 0.001, "even"),
-            (0, "three-regions", 0.001, "by-label"),
-            (1, "gaia-2016-ss", 0.001, "by-label"),
-            (2, "three-regions", 1.0, "even"),
-            (2, "three-regions", 1.0, "by-label"),
-        ],
-        4,
-        1.5,
-    );
+    let [.., small, _, _, _] = &SCENARIOS;
+    check_all(&both(&[*small]), 7, 2, 1.1);
 }
 
 #[test]
-#[ignore = "two minutes: the table in docs/src/planning.md"]
+#[ignore = "some minutes: the first table in docs/src/planning.md"]
 fn the_choice_is_near_the_best_candidate_over_applications_links_and_skews() {
-    let mut scenarios = Vec::new();
-    for number in 0..APPLICATIONS.len() {
-        for (wan, scale) in [
-            ("three-regions", 1.0),
-            ("three-regions", 0.001),
-            ("gaia-2016-ss", 0.001),
-            ("gaia-2016-ec2-all", 0.005),
-        ] {
-            scenarios.extend(["even", "by-label"].map(|split| (number, wan, scale, split)));
-        }
-    }
-    // The goal is 22, and 1.5.
-    check_all(&scenarios, 18, 1.6);
+    check_all(&both(&SCENARIOS), 7, 22, 1.5);
+}
+
+#[test]
+#[ignore = "some minutes: the second table in docs/src/planning.md"]
+fn the_choice_is_near_the_best_candidate_in_scenarios_that_were_held_out() {
+    check_all(&both(&HELD_OUT), 91, 15, 1.5);
 }
 
 fn gaia(arguments: &[&str]) -> std::process::Output {
@@ -198,17 +312,8 @@ fn a_run_that_chooses_says_why_first_and_repeats() {
 }
 
 #[test]
-fn nodes_of_a_run_over_processes_do_not_choose_each_for_itself() {
+fn a_run_that_chooses_has_no_settings_of_its_own() {
     let auto = ["config/run/quickstart.toml", "--set", "sync.remote.model=auto"];
-    for verb in [vec!["node", "--coordinator"], vec!["deploy", "slurm"]] {
-        let ended = gaia(&[verb.as_slice(), &auto].concat());
-        let told = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{told}");
-        assert!(
-            told.contains("sync.remote.model is auto and not decided, expected a model"),
-            "{told}"
-        );
-    }
     let checked = gaia(&[["check"].as_slice(), &auto].concat());
     assert!(String::from_utf8(checked.stdout).unwrap().contains("remote auto"));
     let wrong = gaia(&[["check"].as_slice(), &auto, &["--set", "sync.remote.steps=3"]].concat());

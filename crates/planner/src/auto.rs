@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use super::candidates::Candidate;
-use super::decision::{MOMENTUM, exchange_s, shortlist, skewed};
+use super::decision::{MOMENTUM, bsp_exchange_s, default_rounds, shortlist, skewed};
+use super::facts::may_change_members;
 use super::simulation::compare;
 use super::{Facts, PlannerError, Request, Step};
 use gaia_config::Plan;
 use gaia_core::application::Application;
-use gaia_core::sync::{BspConfig, Overlap, RemoteSync, ValueFormat};
+use gaia_core::sync::{AspConfig, BspConfig, Overlap, RemoteSync};
 use gaia_report::figures;
+use gaia_report::plan::{PlanFile, PlanRow, Verdict};
 
 /// What was chosen, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,42 +42,109 @@ pub fn decide(
     // The guard measures nothing of a script's copies.
     let is_measured = |remote: &RemoteSync| plan.external().is_none() || remote.guard().is_none();
     let remotes: Vec<RemoteSync> = shortlist(&facts).into_iter().filter(is_measured).collect();
+    if remotes.is_empty() {
+        // A script whose data centers may come and go has no other.
+        let remote = RemoteSync::Asp(AspConfig::default());
+        return Ok(Decided { remote, reason: format!("{found} {MEMBERS}") });
+    }
     if let [only] = remotes.as_slice() {
         let why = if facts.has_members {
-            "Data centers may join or leave, which only models that send updates allow."
+            MEMBERS
         } else {
             "So waiting for every exchange costs next to nothing, and nothing is approximate then."
         };
         return Ok(Decided { remote: only.clone(), reason: format!("{found} {why}") });
     }
 
-    let candidates = remotes.iter().map(|remote| Candidate {
-        name: name(remote),
-        settings: Vec::new(),
-        is_own: false,
-        plan: Ok(plan.clone().decided(remote.clone(), String::new())),
-    });
-    let candidates: Vec<Candidate> = candidates.collect();
-    let request = Request { budget: TRIAL_CLOCKS, target: None, threads, interrupted: None };
-    let tried = compare(plan, |_, _| Ok(candidates), application, &request, on_step)?;
+    let trial = Trial { plan, application, threads, on_step: &on_step };
+    let share = affordable(facts.parameters * facts.data_centers);
+    let clocks_of = |clocks: f64| (clocks * share).round() as u64;
+    let short = trial.run(&remotes, clocks_of(SHORT_CLOCKS))?;
+    let finalists = finalists(&short.rows, &remotes);
+    let (settings, clocks) = (remotes.len(), short.budget_clocks);
+    let mut tried = format!("Of {settings} settings, each simulated for up to {clocks} clocks");
+    let last = if finalists.len() > 1 {
+        let long = trial.run(&finalists, clocks_of(LONG_CLOCKS))?;
+        tried += &format!(", the best {} for up to {}", finalists.len(), long.budget_clocks);
+        long
+    } else {
+        short
+    };
 
     let of_name = |named: &str| remotes.iter().find(|remote| name(remote) == named).cloned();
-    Ok(match tried.choice {
+    Ok(match last.choice {
         Some(choice) => Decided {
             remote: of_name(&choice.candidate).expect("a candidate of the shortlist was chosen"),
-            reason: format!(
-                "{found} Of {} settings, each simulated for up to {} clocks, {} is chosen. {}",
-                remotes.len(),
-                tried.budget_clocks,
-                choice.candidate,
-                choice.reason
-            ),
+            reason: format!("{found} {tried}, {} is chosen. {}", choice.candidate, choice.reason),
         },
         None => Decided {
             remote: RemoteSync::Bsp(BspConfig::default()),
             reason: format!("{found} No approximate setting has trained in a short simulation."),
         },
     })
+}
+
+/// Short simulations of a run.
+struct Trial<'a, F> {
+    plan: &'a Plan,
+    application: &'a Arc<dyn Application>,
+    threads: usize,
+    on_step: &'a F,
+}
+
+impl<F: Fn(&Step<'_>) + Sync> Trial<'_, F> {
+    /// Simulates the run with each of these settings.
+    fn run(&self, remotes: &[RemoteSync], budget: u64) -> Result<PlanFile, PlannerError> {
+        let candidates = remotes.iter().map(|remote| Candidate {
+            name: name(remote),
+            settings: Vec::new(),
+            is_own: false,
+            plan: Ok(self.plan.clone().decided(remote.clone(), String::new())),
+        });
+        let candidates: Vec<Candidate> = candidates.collect();
+        let request = Request { budget, target: None, threads: self.threads, interrupted: None };
+        compare(self.plan, |_, _| Ok(candidates), self.application, &request, self.on_step)
+    }
+}
+
+/// The share of a trial's clocks that are simulated of a model with so many parameters in all copies together.
+fn affordable(parameters: usize) -> f64 {
+    (WHOLE_TRIAL / parameters.max(1) as f64).clamp(LEAST_SHARE, 1.0)
+}
+
+/// The settings that the long trial compares, as in successive halving (Jamieson and Talwalkar, AISTATS 2016): the best of the
+/// short one, by their time to its target, or where they are not there by their objective. Momentum and long rounds are slow
+/// to begin with. `rows` are those of `remotes`.
+fn finalists(rows: &[PlanRow], remotes: &[RemoteSync]) -> Vec<RemoteSync> {
+    let time = |row: &PlanRow| row.time_to_target_s.unwrap_or(f64::INFINITY);
+    let is_sound =
+        |row: &PlanRow| !matches!(row.verdict, Verdict::Diverged | Verdict::Impossible(_));
+    let mut sound: Vec<(&PlanRow, &RemoteSync)> =
+        rows.iter().zip(remotes).filter(|(row, _)| is_sound(row)).collect();
+    sound.sort_by(|(a, _), (b, _)| {
+        let by_objective = || a.held_objective.total_cmp(&b.held_objective);
+        time(a).total_cmp(&time(b)).then_with(by_objective)
+    });
+    sound.into_iter().take(FINALISTS).map(|(_, remote)| remote.clone()).collect()
+}
+
+/// Chooses the remote model of a run whose application cannot iterate in this process: one that trains every kind of model
+/// and measures for itself what matters most, unless data centers may join or leave.
+///
+/// # Errors
+/// [`PlannerError::SparseTables`].
+pub fn decide_untried(plan: &Plan, application: &dyn Application) -> Result<Decided, PlannerError> {
+    if application.layout().has_sparse_tables() {
+        return Err(PlannerError::SparseTables);
+    }
+    if may_change_members(plan) {
+        return Ok(Decided {
+            remote: RemoteSync::Asp(AspConfig::default()),
+            reason: MEMBERS.into(),
+        });
+    }
+    let remote = RemoteSync::LocalSteps(default_rounds(application.deltas_are_counts()));
+    Ok(Decided { remote, reason: UNTRIED.into() })
 }
 
 /// What the choice starts from, in a sentence.
@@ -91,7 +160,7 @@ fn said(facts: &Facts) -> String {
     format!(
         "A clock takes {} and a full exchange {}; a data center changes {:.0} % of {} parameters in a clock, and {alike}.",
         figures::seconds(facts.clock_s),
-        figures::seconds(exchange_s(facts, ValueFormat::F32, 1, 1.0)),
+        figures::seconds(bsp_exchange_s(facts)),
         100.0 * facts.changed_share,
         facts.parameters,
     )
@@ -116,5 +185,18 @@ fn name(remote: &RemoteSync) -> String {
     }
 }
 
-/// The clocks of a trial.
-const TRIAL_CLOCKS: u64 = 80;
+const MEMBERS: &str = "Data centers may join or leave, which only models that send updates allow.";
+const UNTRIED: &str = "So nothing was tried: rounds with their defaults train networks, factorisation and topics on even and \
+                       on skewed data, send a small part of what BSP sends, and each data center measures how many clocks a \
+                       round overlaps.";
+
+/// The clocks of the short trial of all settings, and of the long one of the best. Together they are as many clocks as a
+/// trial of all settings for 80 would be.
+const SHORT_CLOCKS: f64 = 40.0;
+const LONG_CLOCKS: f64 = 120.0;
+/// The settings in the long trial.
+const FINALISTS: usize = 4;
+/// So many parameters in the copies of all data centers have trials of all these clocks, and more have fewer clocks, so that
+/// a trial takes minutes. There is no outer momentum to see in fewer than the least.
+const WHOLE_TRIAL: f64 = 2e6;
+const LEAST_SHARE: f64 = 0.5;

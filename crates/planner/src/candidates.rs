@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::SECONDS_MAX;
+use super::exchange::{Changes, Exchange};
 use gaia_config::{ConfigError, Decision, Plan, RunFile};
 use gaia_core::sync::{Outer, Overlap, RemoteSync, ValueFormat};
-use gaia_core::topology::Topology;
 
 /// A remote model with settings.
 #[derive(Clone, Debug)]
@@ -62,6 +62,8 @@ pub(crate) fn candidates(
         None => false,
     };
     let (topology, is_local_steps) = (own.topology.clone(), "model = \"local-steps\"");
+    let dense = Changes { parameters, part: 1.0, total: 1.0, format: ValueFormat::Int4 };
+    let round = Duration::from_secs_f64(Exchange::of(&topology).round_s(&dense).min(SECONDS_MAX));
     let mut known = Vec::new();
     if own.decision != Decision::Open {
         known.push(Candidate {
@@ -75,7 +77,6 @@ pub(crate) fn candidates(
     for Entry(name, lines) in CANDIDATES {
         let mut settings: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
         if let Some(overlap) = settings.iter_mut().find(|line| *line == LEAST_OVERLAP) {
-            let round = round_time(&topology, parameters, ValueFormat::Int4);
             let steps = steps_of(lines);
             *overlap = format!("overlap = {}", least_overlap(round, clock, steps));
         }
@@ -138,28 +139,6 @@ pub(crate) fn least_overlap(round: Duration, clock: Duration, steps: u64) -> u64
     }
     let clocks = if clock > 0.0 { (round / clock).ceil() } else { f64::INFINITY };
     (clocks as u64).min(steps - 1)
-}
-
-/// The time of one exchange of all parameters between all data centers: parts to the home of each block, and totals
-/// back, over equal blocks, each over links of their own.
-pub(crate) fn round_time(topology: &Topology, parameters: usize, format: ValueFormat) -> Duration {
-    let block = parameters as f64 * bytes_per_value(format) / topology.data_centers.len() as f64;
-    let way = topology
-        .links
-        .iter()
-        .map(|link| block / link.bandwidth.bytes_per_second() + link.rtt.0.as_secs_f64() / 2.0);
-    Duration::from_secs_f64((2.0 * way.fold(0.0, f64::max)).min(SECONDS_MAX))
-}
-
-/// Bytes of a value on the WAN, its share of block scales included.
-pub(crate) fn bytes_per_value(format: ValueFormat) -> f64 {
-    match format {
-        ValueFormat::F32 => 4.0,
-        ValueFormat::Bf16 => 2.0,
-        ValueFormat::Int8 => 1.02,
-        ValueFormat::Int4 => 0.53,
-        ValueFormat::Int2 => 0.28,
-    }
 }
 
 /// A round that takes this share of the time between rounds needs no overlap.

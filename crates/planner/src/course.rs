@@ -38,8 +38,9 @@ impl Course<'_> {
         Some(Crossing { time_s, clocks: clock, wan_bytes })
     }
 
-    /// Where the objective would meet the target if it went on as a power of the clock, as in its second half. `None`
-    /// where it does not fall there, or would need over [`FAR`] times the clocks.
+    /// Where the objective would meet the target if it went on as in its second half: the geometric mean of where a power of
+    /// the clock and an exponential of the clock would meet it, between which courses of training lie. `None` where the
+    /// objective does not fall there, or would need over [`FAR`] times the clocks.
     pub(crate) fn extrapolated(&self, target: f64) -> Option<Crossing> {
         let last = self.0.len().checked_sub(2 * HELD)? + 2 * HELD - 1;
         let half = last.div_ceil(2);
@@ -49,9 +50,12 @@ impl Course<'_> {
         }
 
         let end = &self.0[last];
-        let clocks = end.clock as f64;
-        let power = (early / late).ln() / (clocks / self.0[half].clock.max(1) as f64).ln();
-        let factor = (late / target).powf(1.0 / power);
+        let (clocks, before) = (end.clock as f64, self.0[half].clock.max(1) as f64);
+        let power = (early / late).ln() / (clocks / before).ln();
+        let as_power = (late / target).powf(1.0 / power);
+        let rate = (early / late).ln() / (clocks - before);
+        let as_exponential = 1.0 + (late / target).ln() / rate / clocks;
+        let factor = (as_power * as_exponential).sqrt();
         (factor.is_finite() && (1.0..=FAR).contains(&factor)).then(|| Crossing {
             time_s: end.time_s * factor,
             clocks: (clocks * factor).ceil() as u64,
@@ -95,11 +99,17 @@ mod tests {
     }
 
     #[test]
-    fn a_course_goes_on_as_a_power_of_the_clock() {
-        let evaluations = course(&(1..=40).map(|clock| 1.0 / f64::from(clock)).collect::<Vec<_>>());
-        let found = Course(&evaluations).extrapolated(1.0 / 80.0).unwrap();
-        assert!((75..=85).contains(&found.clocks), "{found:?}");
-        assert_eq!(Course(&evaluations).extrapolated(1.0 / 900.0), None, "too far");
+    fn a_course_goes_on_between_a_power_and_an_exponential_of_the_clock() {
+        let of = |objective: fn(f64) -> f64| {
+            course(&(1..=40).map(|clock| objective(f64::from(clock))).collect::<Vec<_>>())
+        };
+        // One needs 80 clocks, and the other would at the rate of its second half.
+        let (power, exponential) = (of(|clock| 1.0 / clock), of(|clock| (-clock / 29.0).exp()));
+        let found = Course(&power).extrapolated(1.0 / 80.0).unwrap();
+        assert!((65..80).contains(&found.clocks), "{found:?}");
+        let found = Course(&exponential).extrapolated((-80.0_f64 / 29.0).exp()).unwrap();
+        assert!((80..125).contains(&found.clocks), "{found:?}");
+        assert_eq!(Course(&power).extrapolated(1.0 / 20_000.0), None, "too far");
         assert_eq!(Course(&course(&[1.0; 40])).extrapolated(0.5), None, "does not fall");
         assert_eq!(Course(&course(&[1.0, 0.5])).extrapolated(0.4), None, "too short");
     }

@@ -6,7 +6,8 @@
 //! the constants. Settings whose product is far above the least are left out. Where the first figure alone decides, one
 //! is left.
 
-use super::candidates::{bytes_per_value, least_overlap};
+use super::candidates::least_overlap;
+use super::exchange::Changes;
 use super::facts::DENSE;
 use super::{Facts, SECONDS_MAX};
 use gaia_core::sync::{
@@ -36,28 +37,33 @@ pub fn shortlist(facts: &Facts) -> Vec<RemoteSync> {
         return vec![bsp.remote];
     }
 
-    let mut all = vec![bsp, asp];
-    let forms: &[Form] = if facts.skew > RUINOUS && facts.changed_share > DENSE {
-        &[]
+    let is_ruinous = facts.skew > RUINOUS;
+    let (forms, steps): (&[Form], &[u64]) = if is_ruinous {
+        (&[Form::Plain, Form::Momentum], &STEPS[..RUINOUS_STEPS])
     } else {
-        &[Form::Plain, Form::Overlapped, Form::Momentum]
+        (&[Form::Plain, Form::Overlapped, Form::Momentum], &STEPS)
     };
+    let mut rounds_of_all = Vec::new();
     for form in forms {
         let mut of_form: Vec<Estimate> =
-            STEPS.iter().map(|steps| rounds(facts, *steps, *form)).collect();
+            steps.iter().map(|steps| rounds(facts, *steps, *form)).collect();
         of_form.sort_by(|a, b| a.time().total_cmp(&b.time()));
         of_form.truncate(TRIED_OF_A_FORM);
-        all.extend(of_form);
+        rounds_of_all.extend(of_form);
     }
-    all.push(if forms.is_empty() {
-        rounds(facts, STEPS[0], Form::Plain)
-    } else {
-        measured_rounds(facts)
-    });
+    if !is_ruinous {
+        rounds_of_all.push(measured_rounds(facts));
+    }
+
+    let least = rounds_of_all.iter().chain([&bsp, &asp]).map(Estimate::time);
+    let most = FAR * least.fold(f64::INFINITY, f64::min);
+    let is_near = |estimate: &Estimate| estimate.time() <= most;
+    let mut all: Vec<Estimate> = rounds_of_all.into_iter().filter(is_near).collect();
+    // Where copies ruin each other nothing but an exact model is sure to train.
+    all.extend(Some(bsp).filter(|bsp| is_ruinous || is_near(bsp)));
+    // What waits for nobody is tried in any case: how much its lateness costs is known least.
+    all.push(asp);
     all.sort_by(|a, b| a.time().total_cmp(&b.time()));
-    let least = all[0].time();
-    // Whatever is exact stays where nothing else is sure to train.
-    all.retain(|estimate| forms.is_empty() || estimate.time() <= FAR * least);
 
     let mut remotes: Vec<RemoteSync> = Vec::new();
     for Estimate { remote, .. } in all {
@@ -89,7 +95,7 @@ enum Form {
 fn bsp(facts: &Facts) -> Estimate {
     Estimate {
         remote: RemoteSync::Bsp(BspConfig::default()),
-        clock_s: facts.clock_s + exchange_s(facts, ValueFormat::F32, 1, 1.0),
+        clock_s: facts.clock_s + bsp_exchange_s(facts),
         clocks: 1.0,
     }
 }
@@ -99,7 +105,7 @@ fn bsp(facts: &Facts) -> Estimate {
 fn asp(facts: &Facts) -> Estimate {
     let clock_s = facts.clock_s.max(f64::MIN_POSITIVE);
     let round_trip = facts.rtt_s / 2.0 / clock_s;
-    let whole = facts.parameters as f64 * bytes_per_value(ValueFormat::Bf16) * facts.changed_share
+    let whole = facts.parameters as f64 * ValueFormat::Bf16.bytes_per_value() * facts.changed_share
         / facts.slowest_bytes_per_second
         / clock_s;
     let clocks = match (facts.changed_share > DENSE, facts.has_momentum) {
@@ -110,7 +116,7 @@ fn asp(facts: &Facts) -> Estimate {
     let guard = parts(facts).then(GuardConfig::default);
     // Beyond what the slowest link carries, mirror clocks hold reads back.
     let share = facts.changed_share * ASP_SIGNIFICANT;
-    let sent = share * facts.parameters as f64 * (bytes_per_value(ValueFormat::Bf16) + 1.0);
+    let sent = share * facts.parameters as f64 * (ValueFormat::Bf16.bytes_per_value() + 1.0);
     Estimate {
         remote: RemoteSync::Asp(AspConfig { guard, ..AspConfig::default() }),
         clock_s: facts.clock_s.max(sent / facts.slowest_bytes_per_second),
@@ -121,10 +127,10 @@ fn asp(facts: &Facts) -> Estimate {
 fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
     let clock = facts.clock_s;
     let is_network = facts.changed_share > DENSE && !facts.deltas_are_counts;
-    let sent_s = exchange_s(facts, ValueFormat::Int4, steps, 1.0) - facts.rtt_s;
+    let sent_s = round_s(facts, steps, 1.0) - facts.rtt_s;
     let is_slow = sent_s > BYTES_FREE * clock * steps as f64;
     let density = if is_network && is_slow { SPARSE } else { 1.0 };
-    let round = exchange_s(facts, ValueFormat::Int4, steps, density);
+    let round = round_s(facts, steps, density);
     let seconds = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX));
     let overlap = match form {
         Form::Overlapped => least_overlap(seconds(round), seconds(clock), steps),
@@ -147,18 +153,26 @@ fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
     let clocks = base * gain * (1.0 + by_step * (steps - 1) as f64) * (1.0 + by_overlap * share);
 
     let overlap = Overlap::Clocks(overlap);
-    let mut config = LocalStepsConfig { steps, density, overlap, ..LocalStepsConfig::default() };
-    if facts.deltas_are_counts {
-        config = LocalStepsConfig {
-            combine: Combine::Sum,
-            outer: Outer::Plain,
-            outer_learning_rate: 1.0,
-            ..config
-        };
-    } else if has_momentum {
+    let defaults = default_rounds(facts.deltas_are_counts);
+    let mut config = LocalStepsConfig { steps, density, overlap, ..defaults };
+    if has_momentum {
         config.outer_momentum = MOMENTUM;
     }
     Estimate { remote: RemoteSync::LocalSteps(config), clock_s: clock + waited, clocks }
+}
+
+/// The defaults of rounds. Counts must add up.
+pub(crate) fn default_rounds(deltas_are_counts: bool) -> LocalStepsConfig {
+    let defaults = LocalStepsConfig::default();
+    if !deltas_are_counts {
+        return defaults;
+    }
+    LocalStepsConfig {
+        combine: Combine::Sum,
+        outer: Outer::Plain,
+        outer_learning_rate: 1.0,
+        ..defaults
+    }
 }
 
 /// Rounds with the defaults: each data center measures how many clocks it overlaps.
@@ -173,19 +187,26 @@ fn measured_rounds(facts: &Facts) -> Estimate {
     faster
 }
 
-/// Seconds of an exchange of the changes of so many clocks, between all data centers through the homes of equal blocks.
-/// Of the parameters of the model at most a share of `density` is sent.
-pub(crate) fn exchange_s(facts: &Facts, format: ValueFormat, clocks: u64, density: f64) -> f64 {
-    let data_centers = facts.data_centers as f64;
+/// Seconds in which BSP exchanges the changes of a clock.
+pub(crate) fn bsp_exchange_s(facts: &Facts) -> f64 {
+    let Facts { parameters, changed_share: part, .. } = *facts;
+    let total = together(facts, part);
+    facts.exchange.bsp_s(&Changes { parameters, part, total, format: ValueFormat::F32 })
+}
+
+/// Seconds of a round over the changes of so many clocks, of which at most a share of `density` is sent.
+fn round_s(facts: &Facts, clocks: u64, density: f64) -> f64 {
     let part = (facts.changed_share * clocks as f64).min(density);
-    let total = (part * data_centers).min(1.0);
-    let block = facts.parameters as f64 / data_centers;
-    // A sparse change has an index, of about a byte.
-    let sent = |share: f64| {
-        let sparse = share * (bytes_per_value(format) + 1.0);
-        block * sparse.min(bytes_per_value(format))
-    };
-    (sent(part) + sent(total)) / facts.slowest_bytes_per_second + facts.rtt_s
+    // A step with momentum moves every parameter that has ever changed.
+    let total = if facts.deltas_are_counts { together(facts, part) } else { 1.0 };
+    let parameters = facts.parameters;
+    facts.exchange.round_s(&Changes { parameters, part, total, format: ValueFormat::Int4 })
+}
+
+/// The share of the parameters that change in all data centers together. Each changes rows of its own, unless these are
+/// most of all.
+fn together(facts: &Facts, part: f64) -> f64 {
+    (part * facts.data_centers as f64).min(1.0)
 }
 
 /// How skewed the data is: 0 of alike data, 1 where copies lose as much as with a label of their own in each data center.
@@ -244,10 +265,12 @@ const BSP_FREE: f64 = 1.1;
 /// 1 to 6 clocks; perceptrons 1.0 to 1.4 at 7 to 13, and with momentum 1.3 to 1.6 over two regions.
 const SPARSE_LATE: f64 = 0.03;
 const DENSE_LATE: f64 = 0.05;
-/// Copies of a dense model that train alone and end so many times the initial loss worse elsewhere are not brought back
-/// by rounds of more than two clocks: logistic regressions at a large rate with 4 to 5 do not come to the target of
-/// BSP, perceptrons and regressions with up to 2.1 do.
+/// Copies that train alone and end so many times the initial loss worse elsewhere are not brought back by long rounds:
+/// logistic regressions at a large rate with 4 to 5.5 do not come to the target of BSP with more than a few clocks between
+/// rounds, perceptrons and regressions with up to 2.1 do.
 const RUINOUS: f64 = 3.0;
+/// How many of [`STEPS`] are left then: up to 4 clocks.
+const RUINOUS_STEPS: usize = 2;
 /// How skewed data may be for a dense model under ASP. Copies of perceptrons and convolutional networks part beyond it,
 /// and ASP does not come to the target of BSP.
 const ASP_SKEWED_MAX: f64 = 0.25;
@@ -257,20 +280,27 @@ const ASP_SIGNIFICANT: f64 = 0.3;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exchange::tests::alike;
 
-    /// A dense network of a million parameters over three regions of 50 Mbit/s, with clocks of a second.
-    const DENSE_RUN: Facts = Facts {
-        data_centers: 3,
-        parameters: 1_000_000,
-        clock_s: 1.0,
-        changed_share: 1.0,
-        slowest_bytes_per_second: 6.25e6,
-        rtt_s: 0.2,
-        has_momentum: true,
-        deltas_are_counts: false,
-        skew: 0.0,
-        has_members: false,
-    };
+    /// A dense network of a million parameters over three regions, with clocks of a second.
+    fn dense(bytes_per_second: f64, rtt_s: f64) -> Facts {
+        Facts {
+            data_centers: 3,
+            parameters: 1_000_000,
+            clock_s: 1.0,
+            changed_share: 1.0,
+            exchange: alike(3, bytes_per_second, rtt_s),
+            slowest_bytes_per_second: bytes_per_second,
+            rtt_s,
+            has_momentum: true,
+            deltas_are_counts: false,
+            skew: 0.0,
+            has_members: false,
+        }
+    }
+
+    /// 50 Mbit/s.
+    const FAST: f64 = 6.25e6;
 
     fn names(facts: &Facts) -> Vec<&'static str> {
         shortlist(facts).iter().map(RemoteSync::name).collect()
@@ -286,13 +316,13 @@ mod tests {
 
     #[test]
     fn a_tiny_model_over_near_links_has_bsp_without_a_trial() {
-        let facts = Facts { parameters: 1_000, rtt_s: 0.01, ..DENSE_RUN };
+        let facts = Facts { parameters: 1_000, ..dense(FAST, 0.01) };
         assert_eq!(names(&facts), ["bsp"]);
     }
 
     #[test]
     fn a_dense_network_over_slow_links_tries_rounds_in_every_form_and_no_bsp() {
-        let facts = Facts { slowest_bytes_per_second: 5e5, ..DENSE_RUN };
+        let facts = dense(5e5, 0.2);
         let rounds = rounds_of(&facts);
         assert!(
             rounds.iter().any(|config| config.most_overlap() == 0 && config.outer_momentum == 0.5)
@@ -310,12 +340,10 @@ mod tests {
                     for has_members in [false, true] {
                         let facts = Facts {
                             parameters,
-                            slowest_bytes_per_second: rate,
-                            rtt_s,
                             clock_s,
                             skew: 0.6,
                             has_members,
-                            ..DENSE_RUN
+                            ..dense(rate, rtt_s)
                         };
                         let guarded = |remote: &RemoteSync| !matches!(remote, RemoteSync::Asp(asp) if asp.guard.is_none());
                         assert!(shortlist(&facts).iter().all(guarded), "{facts:?}");
@@ -327,27 +355,38 @@ mod tests {
 
     #[test]
     fn a_sparse_model_with_round_trips_far_above_its_clock_tries_asp_and_no_bsp() {
-        let sparse = Facts { changed_share: 0.1, has_momentum: false, clock_s: 0.01, ..DENSE_RUN };
+        let sparse =
+            Facts { changed_share: 0.1, has_momentum: false, clock_s: 0.01, ..dense(FAST, 0.2) };
         let names = names(&sparse);
         assert!(names.contains(&"asp") && !names.contains(&"bsp"), "{names:?}");
     }
 
     #[test]
     fn members_that_come_and_go_need_updates() {
-        assert_eq!(names(&Facts { has_members: true, ..DENSE_RUN }), ["asp"]);
+        assert_eq!(names(&Facts { has_members: true, ..dense(FAST, 0.2) }), ["asp"]);
     }
 
     #[test]
-    fn copies_that_ruin_each_other_are_left_alone_for_two_clocks_at_most() {
-        let facts = Facts { skew: 4.0, slowest_bytes_per_second: 1e5, ..DENSE_RUN };
-        let rounds = rounds_of(&facts);
-        assert!(rounds.iter().all(|config| (config.steps, config.most_overlap()) == (2, 0)));
-        assert!(rounds.len() == 1 && names(&facts).contains(&"bsp"));
+    fn copies_that_ruin_each_other_are_left_alone_for_a_few_clocks_at_most_and_bsp_is_tried() {
+        for changed_share in [0.01, 1.0] {
+            let facts = Facts { skew: 4.0, changed_share, ..dense(1e5, 0.2) };
+            let rounds = rounds_of(&facts);
+            assert!(rounds.iter().all(|config| config.steps <= 4 && config.most_overlap() == 0));
+            assert!(!rounds.is_empty() && names(&facts).contains(&"bsp"));
+        }
+    }
+
+    #[test]
+    fn rounds_of_a_sparse_model_are_long_since_totals_with_momentum_are_dense() {
+        let sparse = Facts { changed_share: 0.001, ..dense(2e4, 0.2) };
+        let mut rounds = rounds_of(&sparse);
+        rounds.retain(|config| config.outer_momentum == MOMENTUM);
+        assert!(!rounds.is_empty() && rounds.iter().all(|config| config.steps >= 8), "{rounds:?}");
     }
 
     #[test]
     fn counts_are_added_up_and_not_averaged() {
-        let counts = Facts { deltas_are_counts: true, slowest_bytes_per_second: 1e5, ..DENSE_RUN };
+        let counts = Facts { deltas_are_counts: true, ..dense(1e5, 0.2) };
         let rounds = rounds_of(&counts);
         assert!(!rounds.is_empty() && rounds.iter().all(LocalStepsConfig::adds_up));
     }

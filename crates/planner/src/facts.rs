@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{ClockWork, Scaling};
+use super::{ClockWork, Exchange, Scaling};
 use gaia_config::{OnGiveUp, Plan};
 use gaia_core::application::{Application, ApplicationError};
 use gaia_core::types::{Clock, DcId, Deltas, Model, TableRows};
 use gaia_driver::{Look, Lost};
 
 /// Declared and measured facts of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     /// The number of data centers.
     pub data_centers: usize,
@@ -19,6 +19,8 @@ pub struct Facts {
     pub clock_s: f64,
     /// The share of the parameters that the workers of a data center change in a clock, 0 to 1.
     pub changed_share: f64,
+    /// What exchanges between data centers take.
+    pub exchange: Exchange,
     /// Bytes a second of the slowest link between data centers.
     pub slowest_bytes_per_second: f64,
     /// Seconds of the longest round trip between data centers.
@@ -49,21 +51,27 @@ impl Facts {
         let first = &topology.data_centers[0];
         let changed_share = work.changed_share(parameters);
         let slowest = topology.bandwidth_range().map(|(slowest, ..)| slowest.bytes_per_second());
-        let failures = &plan.failures;
 
         Ok(Self {
             data_centers: topology.data_centers.len(),
             parameters,
             clock_s: Scaling::of(plan, &work).clock_s(first.workers, first.servers),
             changed_share,
+            exchange: Exchange::of(topology),
             slowest_bytes_per_second: slowest.unwrap_or(f64::INFINITY),
             rtt_s: topology.rtt_max().0.as_secs_f64(),
             has_momentum: application.momentum() > 0.0,
             deltas_are_counts: application.deltas_are_counts(),
             skew: skew(plan, application, changed_share)?,
-            has_members: failures.on_give_up == OnGiveUp::Leave || !failures.late.is_empty(),
+            has_members: may_change_members(plan),
         })
     }
+}
+
+/// Whether data centers may join or leave.
+pub(crate) fn may_change_members(plan: &Plan) -> bool {
+    let failures = &plan.failures;
+    failures.on_give_up == OnGiveUp::Leave || !failures.late.is_empty()
 }
 
 /// What copies that have trained alone lose on the examples of others.

@@ -560,6 +560,50 @@ fn nodes_start_in_any_order_and_say_whom_they_wait_for() {
 }
 
 #[test]
+fn nodes_that_are_started_one_by_one_get_the_remote_model_that_their_coordinator_chooses() {
+    let names = ["north", "south"];
+    let text = run_file(&names, "", "clocks = 20");
+    let bench = Bench::new(&text.replace("model = \"asp\"\nthreshold = 0.05", "model = \"auto\""));
+    bench.certify("certs", &names);
+    let coordinator = free_address();
+    let listen = ["--listen", "127.0.0.1:0"];
+    let node = |dc: &'static str| ["--dc", dc, "--server", "0", "--worker", "0"];
+    // One waits for the coordinator, and one comes when it has chosen.
+    let north = bench.node(&coordinator, "certs", &[&node("north")[..], &listen].concat());
+    let mut conductor = bench.node(&coordinator, "certs", &["--coordinator", "--out", "out"]);
+    let mut told = conductor.stderr().lines().map(Result::unwrap);
+    let chosen = told.find(|line| line.contains("was chosen by model = \"auto\"")).unwrap();
+    let south = bench.node(&coordinator, "certs", &[&node("south")[..], &listen].concat());
+    let rest: Vec<String> = told.collect();
+    assert_eq!(conductor.end().0, Some(0), "{rest:?}");
+    for node in [north, south] {
+        let (code, said) = node.end();
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains(&chosen), "{said}, expected {chosen}");
+    }
+    let summary = bench.summary("out");
+    check_summary(&summary, 2, 2);
+    let (name, reason) = chosen.split_once(" was chosen by model = \"auto\". ").unwrap();
+    assert_eq!(
+        (&summary["remote_sync"], &summary["remote_sync_reason"]),
+        (&name.into(), &reason.into())
+    );
+}
+
+#[test]
+fn a_node_that_names_a_remote_model_is_turned_away_by_a_coordinator_that_chooses() {
+    let names = ["north", "south"];
+    let bench = Bench::new(&run_file(&names, "", "clocks = 20"));
+    bench.certify("certs", &names);
+    let coordinator = free_address();
+    let auto = ["--coordinator", "--out", "out", "--set", "sync.remote={model = 'auto'}"];
+    let _conductor = bench.node(&coordinator, "certs", &auto);
+    let (code, said) = bench.node(&coordinator, "certs", &["--dc", "south", "--worker", "0"]).end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("start all nodes with the same run file"), "{said}");
+}
+
+#[test]
 fn a_node_with_a_wrong_certificate_is_turned_away() {
     let names = ["north", "south"];
     let bench = Bench::new(&run_file(&names, "", "clocks = 20"));

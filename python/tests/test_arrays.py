@@ -353,6 +353,18 @@ def test_a_script_is_a_node_by_itself(tmp_path):
     assert wrong.returncode == 1 and "GAIA_DC is `north`, expected one of east, west" in error
 
 
+def test_scripts_that_are_nodes_get_the_remote_model_that_their_coordinator_chooses(tmp_path):
+    cluster, script = Cluster(tmp_path, remote="auto"), EXAMPLES / "least_squares.py"
+    nodes = [cluster.coordinator(script), cluster.worker(script, "east"), cluster.worker(script, "west")]
+    texts = said(nodes)
+    assert [node.returncode for node in nodes] == [0, 0, 0], texts
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["copies_equal"] and summary["remote_sync_reason"].startswith("A clock takes"), summary
+    assert f'{summary["remote_sync"]} was chosen by model = "auto"' in texts[0][1], texts
+    finals = [out.split("mean square")[1].split("after")[1] for out, _ in texts[1:]]
+    assert finals[0] == finals[1]
+
+
 def test_an_exception_in_one_process_ends_all(tmp_path):
     cluster = Cluster(tmp_path, clocks=100_000)
     script = write(

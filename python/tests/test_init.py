@@ -77,6 +77,18 @@ def test_a_server_beside_a_script_starts_from_the_file(tmp_path, script):
     assert all("first 4.0" in out for out, _ in texts[1:]), texts
 
 
+def test_a_coordinator_without_a_script_chooses_rounds_for_a_model_of_a_file(tmp_path, script):
+    cluster = Cluster(tmp_path, clocks=12, keys=MODEL, remote="auto")
+    init(script, tmp_path, run=cluster.run)
+    nodes = [cluster.node([sys.executable, "-m", "gaia"], "--coordinator", "--out", "out")]
+    nodes += [cluster.worker(script, dc) for dc in ("east", "west")]
+    texts = said(nodes)
+    assert [node.returncode for node in nodes] == [0] * 3, texts
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["copies_equal"] and summary["remote_sync"] == "local-steps", summary
+    assert "So nothing was tried" in summary["remote_sync_reason"], summary
+
+
 def test_a_script_that_is_not_the_one_of_the_file_is_refused(tmp_path, script):
     init(script, tmp_path)
     other = write(tmp_path / "other.py", SHRINKING.replace("(3, 2, 2)", "(3, 4)"))

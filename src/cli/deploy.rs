@@ -16,7 +16,7 @@ use super::certs::{lasting, nodes};
 use super::{Failure, OutputFlags, RunFlags, Terminal};
 use crate::applications::Applications;
 use gaia_certificates::{Credentials, Directory, Identity};
-use gaia_config::{Decision, DriverKind, Plan};
+use gaia_config::{DriverKind, Plan};
 use gaia_deploy::{CERTIFICATES, DeployedFile, KubernetesOptions, Site};
 
 #[derive(Debug, Subcommand)]
@@ -110,9 +110,6 @@ pub(super) fn deploy(
 ) -> Result<(), Failure> {
     let flags = verb.flags();
     let plan = Plan { driver: DriverKind::Real, ..flags.run.read(applications)?.plan()? };
-    if plan.decision == Decision::Open {
-        return Err(Failure::undecided());
-    }
     let folder = verb.output().out.clone().unwrap_or_else(|| DIRECTORY.into());
     let sites = gaia_deploy::sites(&plan)?;
     let files = verb.files(&plan)?;

@@ -75,11 +75,6 @@ impl Failure {
         }
     }
 
-    /// A run over processes that do not decide together.
-    pub(crate) fn undecided() -> Self {
-        Self::Usage(RunError::Undecided.to_string())
-    }
-
     /// A plan that could not be made; a setting that is wrong is shown as in every other verb.
     pub(crate) fn planning(error: PlannerError) -> Self {
         match error {

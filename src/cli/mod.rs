@@ -8,6 +8,7 @@ mod certs;
 mod check;
 mod check_data;
 mod compare;
+mod deciding;
 mod deploy;
 mod evaluate;
 mod failure;

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::deciding::{chosen_by_coordinator, tell};
 use super::log::name_node;
 use super::node_data::data_of;
 use super::training::{carry_out_with, show_result};
 use super::{Done, Failure, RunFlags, Terminal, signals};
 use crate::applications::Applications;
-use gaia_config::{Decision, Plan, Variables, coordinator_address, placed};
+use gaia_config::{Plan, Variables, coordinator_address, placed};
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
-use gaia_driver::real::{Node, NodeEnd, NodeOptions, Preparation, labels, watch};
+use gaia_driver::real::{Choose, Node, NodeEnd, NodeOptions, Preparation, labels, watch};
 use gaia_report::RunDirectory;
 use gaia_telemetry::{Telemetry, Unobserved};
 
@@ -67,9 +68,6 @@ pub(super) fn node(
 ) -> Result<Done, Failure> {
     let file = flags.run.read(applications)?;
     let mut plan = file.plan()?;
-    if plan.decision == Decision::Open {
-        return Err(Failure::undecided());
-    }
     plan.driver = gaia_config::DriverKind::Real;
     let mut options = flags.place.options(&plan, flags.ends_with_stdin)?;
     options.models.clone_from(&flags.run.output.out);
@@ -86,10 +84,15 @@ pub(super) fn node(
         // A node without a state directory cannot continue later. There the signal keeps its default effect.
         options.interrupted = Some(signals::interrupted().map_err(Failure::run)?);
     }
-    let node = match Node::prepare(&plan, data, &options).map_err(Failure::run)? {
+    let choose: &Choose<'_> = &|plan, application, summaries| {
+        chosen_by_coordinator(plan, application, summaries, applications)
+    };
+    let node = match Node::prepare(&plan, data, &options, choose).map_err(Failure::run)? {
         Preparation::Ready(node) => node,
         Preparation::Interrupted => return Ok(Done::Interrupted),
     };
+    let plan = node.plan().clone();
+    tell(&plan, terminal);
     if !is_coordinator {
         // Only the coordinator receives the progress of the run.
         return Ok(match node.run(&mut Unobserved).map_err(Failure::run)? {

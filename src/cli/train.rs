@@ -4,18 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::deciding::decided;
 use super::log::name_node;
 use super::memory::check_memory;
 use super::training::{carry_out, carry_out_kept, live_mode, show_result};
-use super::{Done, Failure, Resume, RunFlags, Terminal, TrainFlags, signals};
+use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
 use crate::applications::{Applications, build_with};
 use gaia_checkpoint::{Checkpoints, Keeper, Resumed};
-use gaia_config::{Decision, DriverKind, Plan, RunFile};
+use gaia_config::{DriverKind, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopReason;
 use gaia_core::types::{NodeId, Seed};
 use gaia_driver::real::labels;
-use gaia_driver::{Ending, RunError, processors};
+use gaia_driver::{Ending, RunError};
 use gaia_report::{RunDirectory, RunRecord, Waiting};
 
 /// Trains what the run file describes.
@@ -83,38 +84,6 @@ pub(super) fn train(
     };
 
     end(ending, &directory, terminal)
-}
-
-/// The plan with the remote model that the run chooses, if the run file leaves it to the run.
-fn decided(
-    plan: Plan,
-    file: &RunFile,
-    run: &RunFlags,
-    applications: &dyn Applications,
-    terminal: &Terminal,
-) -> Result<Plan, Failure> {
-    if plan.decision != Decision::Open {
-        return Ok(plan);
-    }
-
-    // The trial runs in this process, whatever the driver is.
-    let trial = Plan { driver: DriverKind::Simulated, ..plan.clone() };
-    let application = {
-        let _line = Waiting::new(live_mode(&run.output), "reads the data");
-        build_with(applications, &trial, 0..plan.topology.workers())
-            .map_err(|error| Failure::data(error, file))?
-    };
-    let decided = {
-        let _line = Waiting::new(live_mode(&run.output), "chooses the remote model");
-        gaia_planner::decide(&trial, &application, processors(), |_| {})
-            .map_err(Failure::planning)?
-    };
-    let plan = plan.decided(decided.remote, decided.reason);
-    if let Decision::Made(reason) = &plan.decision {
-        let name = plan.remote.name();
-        terminal.note(&format!("{name} was chosen by model = \"auto\". {reason}"));
-    }
-    Ok(plan)
 }
 
 /// What ends the run in order.

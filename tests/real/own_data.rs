@@ -45,7 +45,11 @@ fn machine(bench: &Bench, name: &str, files: &[(&str, String)]) {
 
 /// Two data centers and a machine without data, with certificates for all nodes.
 fn bench(clocks: u64) -> Bench {
-    let bench = Bench::new(&run_file(clocks));
+    bench_of(&run_file(clocks))
+}
+
+fn bench_of(run_file: &str) -> Bench {
+    let bench = Bench::new(run_file);
     bench.certify("certs", &DATA_CENTERS);
     machine(&bench, "north", &[("ratings-north.csv", ratings(1))]);
     machine(&bench, "south", &[("ratings-south.csv", ratings(40))]);
@@ -169,6 +173,40 @@ fn a_coordinator_that_comes_back_knows_what_was_agreed() {
         assert_eq!(node.end().0, Some(0));
     }
     check_equal(&bench, &bench.summary("out"));
+}
+
+/// The choice is kept in the state of the coordinator, and a node that comes back asks for it again.
+#[test]
+fn a_coordinator_chooses_the_remote_model_of_all_nodes_by_the_sizes_of_data_that_stays_home() {
+    let text = run_file(400).replace("model = \"bsp\"", "model = \"auto\"");
+    let bench = bench_of(&text);
+    let address = free_address();
+    let mut nodes = start_nodes(&bench, &address);
+    let state = bench.path("state");
+    let more = ["--state", state.to_str().unwrap()];
+    let first = coordinator(&bench, &address, &more);
+    let progress = bench.path("out/progress.jsonl");
+    while fs::read_to_string(&progress).unwrap_or_default().lines().count() < 5 {
+        assert!(nodes.iter_mut().all(|node| node.0.try_wait().unwrap().is_none()));
+        pause();
+    }
+    drop(first);
+    drop(nodes.pop());
+    nodes.push(start(&bench, "south", &address, &["--dc", "south", "--worker", "1"]));
+
+    let (code, told) = coordinator(&bench, &address, &more).end();
+    assert_eq!(code, Some(0), "{told}");
+    for node in nodes {
+        let (code, told) = node.end();
+        assert_eq!(code, Some(0), "{told}");
+        assert!(told.contains("was chosen by model = \"auto\""), "{told}");
+    }
+    let summary = bench.summary("out");
+    assert_eq!(summary["copies_equal"], true);
+    let reason = summary["remote_sync_reason"].as_str().unwrap();
+    assert!(reason.starts_with("Data stays in its data centers"), "{reason}");
+    let run = fs::read_to_string(bench.path("out/run.toml")).unwrap();
+    assert!(run.contains(reason) && !run.contains("model = \"auto\"\n"), "{run}");
 }
 
 #[test]

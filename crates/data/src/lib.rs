@@ -18,6 +18,7 @@ mod kinds;
 mod own_data;
 mod scratch;
 mod script;
+mod stand_in;
 pub mod synthetic;
 mod trained;
 
@@ -42,6 +43,7 @@ pub use homes::summary::DataSummary;
 pub use initial::initialized;
 pub use own_data::{OwnData, PlaceOfData};
 pub use script::script;
+pub use stand_in::{StandIn, stand_in};
 pub use table::TableWriter;
 pub use trained::{PredictionColumn, PredictionValues, Predictions, TrainedOver};
 

@@ -1,5 +1,6 @@
 //! The construction of a run's nodes from its plan, for all drivers.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +23,7 @@ use gaia_core::worker::Worker;
 
 /// Creates the nodes of a run: all of them in one process, or single ones.
 pub struct Blueprint<'p> {
-    plan: &'p Plan,
+    plan: Cow<'p, Plan>,
     application: Arc<dyn Application>,
     layouts: Vec<ShardLayout>,
     /// Created when a node needs it.
@@ -52,12 +53,19 @@ pub struct Cluster {
 impl<'p> Blueprint<'p> {
     /// The blueprint of a run. Creates the initial model if it is small enough to be hashed.
     pub fn new(plan: &'p Plan, application: &Arc<dyn Application>) -> Self {
-        let topology = &plan.topology;
+        Self::of(Cow::Borrowed(plan), application)
+    }
+
+    /// As [`Self::new`], of a plan that it keeps.
+    pub(crate) fn keeping(plan: Plan, application: &Arc<dyn Application>) -> Self {
+        Self::of(Cow::Owned(plan), application)
+    }
+
+    fn of(plan: Cow<'p, Plan>, application: &Arc<dyn Application>) -> Self {
         let layout = application.layout();
         let mut blueprint = Self {
-            plan,
             application: application.clone(),
-            layouts: ShardLayout::all(layout, topology.data_centers[0].servers),
+            layouts: ShardLayout::all(layout, plan.topology.data_centers[0].servers),
             initial: OnceLock::new(),
             schedule: schedule(application),
             significance: None,
@@ -65,6 +73,7 @@ impl<'p> Blueprint<'p> {
             blocks: plan.blocks(),
             route: plan.exchange_route(),
             plan_hash: 0,
+            plan,
         };
         blueprint.plan_hash = blueprint.hash();
         blueprint
@@ -121,7 +130,7 @@ impl<'p> Blueprint<'p> {
     }
 
     fn server_of(&self, id: ServerId, model: &Model) -> Server {
-        let (plan, topology) = (self.plan, &self.plan.topology);
+        let (plan, topology) = (&*self.plan, &self.plan.topology);
         let shards = self.layouts.len();
         let config = ServerConfig {
             id,
@@ -152,7 +161,7 @@ impl<'p> Blueprint<'p> {
 
     /// A worker, with its share of the data.
     pub fn worker(&self, id: WorkerId) -> Worker {
-        let plan = self.plan;
+        let plan = &*self.plan;
         let number = self.number_of(id);
         let task = self.application.task(number, plan.seed.child("tasks").nth(number));
         let guard = plan.remote.guard().map(|guard| (guard, self.initial()));
@@ -166,7 +175,7 @@ impl<'p> Blueprint<'p> {
 
     /// The coordinator of the protocol.
     pub fn coordinator(&self) -> Coordinator {
-        let plan = self.plan;
+        let plan = &*self.plan;
         Coordinator::new(CoordinatorConfig {
             servers: server_ids(&plan.topology).collect(),
             workers: worker_ids(&plan.topology).collect(),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::run_file::RunFile;
+use crate::document::ConfigError;
 use crate::sections::{
     CheckpointConfig, ComputeConfig, CostConfig, Decision, DrainConfig, DriverKind, EvaluateConfig,
     EvaluatePlace, FailuresConfig, LogConfig, ModelConfig,
@@ -71,6 +73,17 @@ impl Plan {
         Self { remote, decision: Decision::Made(reason), ..self }
     }
 
+    /// The same run with the remote model that another process of it has chosen: the `[sync.remote]` that
+    /// [`Self::remote_toml`] has there, checked like that of a run file.
+    ///
+    /// # Errors
+    /// Where it is none, or none that this run can have.
+    pub fn decided_elsewhere(self, remote: &str, reason: String) -> Result<Self, ConfigError> {
+        let own = RunFile::from_text(ELSEWHERE, &self.to_toml(), &[])?;
+        let Self { remote, .. } = own.with_remote_table(remote)?.plan()?;
+        Ok(self.decided(remote, reason))
+    }
+
     /// A hash of all settings that change the results of a run. Checkpoints, logs and failures are left out.
     pub fn fingerprint(&self) -> u64 {
         let (log, failures) = (LogConfig::default(), FailuresConfig::default());
@@ -104,10 +117,14 @@ impl Plan {
     /// is charged, what it writes down, and what only the coordinator decides by.
     pub fn agreement(&self) -> String {
         let late: BTreeSet<String> = self.failures.late.iter().cloned().collect();
+        let decision = match self.decision {
+            Decision::Open => Decision::Open,
+            Decision::Given | Decision::Made(_) => Decision::Given,
+        };
         let late = late.into_iter().collect();
         let own = Self {
             driver: DriverKind::Real,
-            decision: Decision::Given,
+            decision,
             app: self.app.as_ref().map(AppConfig::without_paths),
             compute: ComputeConfig::default_for(DriverKind::Real),
             evaluate: EvaluateConfig::default(),
@@ -186,6 +203,9 @@ impl Plan {
         }
     }
 }
+
+/// What messages call the settings that another process has chosen.
+const ELSEWHERE: &str = "the choice of the coordinator";
 
 /// What reports call an application that no run file names.
 const CUSTOM: &str = "custom";

@@ -246,6 +246,27 @@ impl RunFile {
         Ok(changed)
     }
 
+    /// The same run with the `[sync.remote]` of this text, which is TOML, in place of its own.
+    ///
+    /// # Errors
+    /// Where the text is no TOML, or has no such table. Values are checked by [`RunFile::plan`].
+    pub(crate) fn with_remote_table(&self, text: &str) -> Result<Self, ConfigError> {
+        const PATH: &str = "sync.remote";
+        let mut changed = self.clone();
+        let home = Home::Directory(PathBuf::new());
+        let source = changed.sources.add(PATH.into(), text.to_owned(), home, SourceKind::RunFile);
+        let read = changed.sources.parse(source).and_then(|read| {
+            let remote = read.at(PATH).cloned();
+            remote
+                .ok_or_else(|| read.problem(PATH, Fault::MissingKey { expected: "a table".into() }))
+        });
+        let remote = read.map_err(|problem| changed.sources.error(problem))?;
+        if let Some(own) = changed.root.at_mut(&["sync", "remote"]) {
+            *own = remote;
+        }
+        Ok(changed)
+    }
+
     /// Whether the value of a key is this path, made absolute.
     pub fn names(&self, key: &str, path: &Path) -> bool {
         self.root.at(key).and_then(Node::as_str).is_some_and(|named| Path::new(named) == path)

@@ -1,15 +1,20 @@
-//! How nodes agree on data that each data center has for itself.
+//! How nodes agree on what no process knows alone: data that each data center has for itself, and the remote model of a
+//! run that leaves it to the program.
 //!
 //! The shape of the model and the weight of each example depend on the data of all data centers, and no node reads that of
 //! another. So before a run begins, the workers of each data center send a summary of their data to the coordinator:
 //! sizes and names, never examples. Once it has those of all data centers it checks that they go together, writes them to
 //! its state, and sends them to every node that asks, now or later. This room does not know what is in a summary.
+//!
+//! The remote model is chosen by the coordinator alone, since each node would choose by its own part of the data. All nodes
+//! get the choice with the summaries, before they derive anything from the remote model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -25,6 +30,7 @@ use super::error::{ChannelError, RealError};
 use super::node::context::{COMPLAIN_AFTER, COMPLAIN_EVERY, NodeContext, RunContext, nodes};
 use super::{HEARTBEAT, SILENCE_MAX};
 use gaia_checkpoint::StateFile;
+use gaia_config::{Decision, Plan};
 use gaia_core::application::Application;
 use gaia_core::topology::Address;
 use gaia_core::types::{DcId, NodeId, State};
@@ -62,14 +68,48 @@ pub struct Summary {
     pub description: String,
 }
 
-/// The summaries that the coordinator gathers.
+/// How the coordinator chooses the remote model of a run that leaves it to the program: of its plan, its application, and
+/// the summaries of all data centers, where each has data of its own. Returns the plan with the model.
+pub type Choose<'a> = dyn Fn(&Plan, &Arc<dyn Application>, &[Vec<u8>]) -> Result<Plan, String> + 'a;
+
+/// The remote model that the coordinator has chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Chosen {
+    /// Its `[sync.remote]`, with all settings.
+    pub(super) remote: String,
+    /// Why, in a few sentences.
+    pub(super) reason: String,
+}
+
+impl Chosen {
+    /// The choice of a plan, if there is one.
+    pub(super) fn of(plan: &Plan) -> Option<Self> {
+        match &plan.decision {
+            Decision::Made(reason) => {
+                Some(Self { remote: plan.remote_toml(), reason: reason.clone() })
+            }
+            Decision::Given | Decision::Open => None,
+        }
+    }
+}
+
+/// What all nodes are told.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Agreed {
+    /// The summaries in the order of the topology. None if all data is in one place.
+    pub(super) summaries: Vec<Summary>,
+    /// The remote model, if the run leaves it to the program.
+    pub(super) chosen: Option<Chosen>,
+}
+
+/// What the coordinator gathers and decides.
 pub(super) struct Agreement {
     run_context: RunContext,
     /// The summary of each data center, and who sent it.
     known: Mutex<BTreeMap<DcId, (NodeId, Summary)>>,
     /// Changes with every summary.
     arrived: watch::Sender<()>,
-    /// What all nodes are told: the summaries in the order of the topology, or why there is no run.
+    /// What all nodes are told, or why there is no run.
     said: watch::Sender<Option<Said>>,
     /// The nodes that have been told.
     told: watch::Sender<BTreeSet<NodeId>>,
@@ -77,7 +117,7 @@ pub(super) struct Agreement {
     file: Option<StateFile>,
 }
 
-type Said = Result<Arc<Vec<Summary>>, String>;
+type Said = Result<Arc<Agreed>, String>;
 
 impl Agreement {
     /// An agreement that is to be reached, or that an earlier process of this coordinator has reached. `folder` is that of
@@ -100,7 +140,7 @@ impl Agreement {
     /// Waits until the summaries of all data centers are here.
     pub(super) async fn gathered(&self) -> Vec<Vec<u8>> {
         if let Some(Ok(reached)) = &*self.said.borrow() {
-            return reached.iter().map(|summary| summary.bytes.clone()).collect();
+            return reached.summaries.iter().map(|summary| summary.bytes.clone()).collect();
         }
         let topology = &self.run_context.plan.topology;
         let mut complain = Instant::now() + COMPLAIN_AFTER;
@@ -124,17 +164,26 @@ impl Agreement {
         }
     }
 
-    /// Tells all nodes the summaries that were gathered, once they are in the state of the coordinator.
-    pub(super) fn conclude(&self) -> Result<(), RealError> {
+    /// The remote model that an earlier process of this coordinator has chosen.
+    pub(super) fn chosen(&self) -> Option<Chosen> {
+        match &*self.said.borrow() {
+            Some(Ok(reached)) => reached.chosen.clone(),
+            _ => None,
+        }
+    }
+
+    /// Tells all nodes the summaries that were gathered and the remote model, once they are in the state of the
+    /// coordinator.
+    pub(super) fn conclude(&self, chosen: Option<Chosen>) -> Result<(), RealError> {
         if self.said.borrow().is_some() {
             return Ok(());
         }
-        let known: Vec<Summary> =
-            self.known().values().map(|(_, summary)| summary.clone()).collect();
+        let summaries = self.known().values().map(|(_, summary)| summary.clone()).collect();
+        let agreed = Agreed { summaries, chosen };
         if let Some(file) = &self.file {
-            file.write(&saved(&known))?;
+            file.write(&saved(&agreed))?;
         }
-        self.said.send_replace(Some(Ok(Arc::new(known))));
+        self.said.send_replace(Some(Ok(Arc::new(agreed))));
         Ok(())
     }
 
@@ -146,7 +195,7 @@ impl Agreement {
         let _late = timeout(RETURN_MAX, told.wait_for(|told| told.len() == all)).await;
     }
 
-    /// Serves a node: receives its summary, if it has data, and sends it those of all data centers.
+    /// Serves a node: receives its summary, if it has data, and sends it what all have agreed on.
     pub(in crate::real) async fn serve(&self, caller: ProvenCaller) {
         let ProvenCaller { hello, mut channel, .. } = caller;
         if channel.answer(&Answer::Welcome).await.is_err() {
@@ -190,9 +239,12 @@ impl Agreement {
         };
 
         match told {
-            Ok(summaries) => {
-                for summary in &*summaries {
+            Ok(agreed) => {
+                for summary in &agreed.summaries {
                     let _lost = parcels.send((LanKind::Summary, summary.bytes.clone())).await;
+                }
+                if let Some(chosen) = agreed.chosen.clone() {
+                    let _lost = parcels.send((LanKind::Order, pack(&Order::Use(chosen)))).await;
                 }
             }
             Err(reason) => {
@@ -210,7 +262,7 @@ impl Agreement {
     fn add(&self, node: NodeId, summary: Summary) -> Result<(), String> {
         let Some(dc) = node.dc().filter(|_| !summary.bytes.is_empty()) else { return Ok(()) };
         let reached = match &*self.said.borrow() {
-            Some(Ok(reached)) => reached.get(dc.index()).cloned(),
+            Some(Ok(reached)) => reached.summaries.get(dc.index()).cloned(),
             _ => None,
         };
         let mut known = self.known();
@@ -239,7 +291,7 @@ impl Agreement {
     }
 }
 
-/// Sends the summary of a node's data to the coordinator, and waits for those of all data centers.
+/// Sends the summary of a node's data to the coordinator, and waits for what all nodes agree on.
 ///
 /// # Errors
 /// If the data centers do not agree, or the coordinator refuses this node.
@@ -247,7 +299,7 @@ pub(super) async fn agree(
     context: &NodeContext,
     coordinator: &Address,
     summary: Option<&Summary>,
-) -> Result<Vec<Vec<u8>>, RealError> {
+) -> Result<Told, RealError> {
     let hello = context.hello(Purpose::Agree);
     loop {
         let channel = context.join(NodeId::Coordinator, coordinator, &hello).await?;
@@ -261,12 +313,16 @@ pub(super) async fn agree(
     }
 }
 
-/// Asks once. Returns the summaries, or why there is no run.
+/// What a node is told: the summaries of all data centers, where each has data of its own, and the remote model, where the
+/// run leaves it to the program.
+pub(super) type Told = (Vec<Vec<u8>>, Option<Chosen>);
+
+/// Asks once. Returns what the node is told, or why there is no run.
 async fn exchange(
     context: &NodeContext,
     channel: Channel,
     summary: Option<&Summary>,
-) -> Result<Result<Vec<Vec<u8>>, String>, ChannelError> {
+) -> Result<Result<Told, String>, ChannelError> {
     let (reader, parcels, _) = channel.start(PARCELS_MAX);
     let (mut received, _reading) = receiving(reader);
     let mut beat = interval(HEARTBEAT);
@@ -279,8 +335,10 @@ async fn exchange(
     let bytes = summary.map(|summary| summary.bytes.clone()).unwrap_or_default();
     let _lost = parcels.send((LanKind::Summary, bytes)).await;
 
-    let mut all = Vec::new();
-    while all.len() < context.run_context.plan.topology.data_centers.len() {
+    let plan = &context.run_context.plan;
+    let expected = if plan.has_own_data() { plan.topology.data_centers.len() } else { 0 };
+    let (mut all, mut chosen) = (Vec::new(), None);
+    while all.len() < expected || (plan.decision == Decision::Open && chosen.is_none()) {
         tokio::select! {
             biased;
             _ = beat.tick() => {
@@ -289,11 +347,11 @@ async fn exchange(
             }
             next = received.recv() => match next.ok_or(ChannelError::Closed)?? {
                 (LanKind::Summary, body) => all.push(body),
-                (LanKind::Order, body) => {
-                    if let Order::Abort { reason } = unpack(&body)? {
-                        return Ok(Err(reason));
-                    }
-                }
+                (LanKind::Order, body) => match unpack(&body)? {
+                    Order::Abort { reason } => return Ok(Err(reason)),
+                    Order::Use(choice) => chosen = Some(choice),
+                    _ => {}
+                },
                 (other, _) => {
                     let error = format!("received {other:?}, expected a summary of data");
                     return Err(ChannelError::Other(error));
@@ -301,7 +359,7 @@ async fn exchange(
             },
         }
     }
-    Ok(Ok(all))
+    Ok(Ok((all, chosen)))
 }
 
 /// A message on a connection, or why it has ended.
@@ -323,22 +381,23 @@ fn receiving(mut reader: Reader) -> (Receiver<Message>, JoinSet<()>) {
     (received, reading)
 }
 
-/// The summaries in the state of the coordinator.
-fn saved(summaries: &[Summary]) -> State {
-    let fields: Vec<(&String, &Vec<u8>)> =
-        summaries.iter().map(|summary| (&summary.description, &summary.bytes)).collect();
-    State::of(|walk| walk.record(RECORD, &fields))
+/// What was agreed on, in the state of the coordinator.
+fn saved(agreed: &Agreed) -> State {
+    let summaries: Vec<(&String, &Vec<u8>)> =
+        agreed.summaries.iter().map(|summary| (&summary.description, &summary.bytes)).collect();
+    State::of(|walk| walk.record(RECORD, &(summaries, &agreed.chosen)))
 }
 
-fn restored(state: State) -> Result<Arc<Vec<Summary>>, RealError> {
-    let mut fields: Vec<(String, Vec<u8>)> = Vec::new();
+fn restored(state: State) -> Result<Arc<Agreed>, RealError> {
+    let mut fields: (Vec<(String, Vec<u8>)>, Option<Chosen>) = Default::default();
     state.restore(|walk| walk.record(RECORD, &mut fields)).map_err(RealError::OtherState)?;
+    let (summaries, chosen) = fields;
     let summary = |(description, bytes)| Summary { bytes, description };
-    Ok(Arc::new(fields.into_iter().map(summary).collect()))
+    Ok(Arc::new(Agreed { summaries: summaries.into_iter().map(summary).collect(), chosen }))
 }
 
 const FILE: &str = "agreed";
-const RECORD: &str = "summaries";
+const RECORD: &str = "agreed";
 const PARCELS_MAX: usize = 16;
 
 /// How long a run that cannot begin waits for nodes that have not started.

@@ -26,6 +26,12 @@ pub enum RealError {
         /// What does not fit, and in which data centers.
         reason: String,
     },
+    /// The coordinator has not chosen a remote model, which the run leaves to the program.
+    #[error("no remote model is chosen for model = \"auto\": {reason}")]
+    NoChoice {
+        /// Why.
+        reason: String,
+    },
     /// The certificate is that of another node.
     #[error("the certificate of this node is for {found}, expected {expected}")]
     NotThisNode {

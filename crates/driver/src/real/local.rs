@@ -163,7 +163,7 @@ async fn conduct(
     let gathering = async {
         if let Some(agreement) = &agreement {
             agreement.gathered().await;
-            agreement.conclude()?;
+            agreement.conclude(None)?;
         }
         conductor.gather().await
     };

@@ -28,7 +28,7 @@
 //! **What data a node needs.** If the data is in one place, each process builds the application from the run file, as the
 //! other drivers do, and its workers train on their share. If each data center has its own, a process reads that of its data
 //! center and no other, and the nodes agree on the shape of the model first (`agreement.rs`). No example crosses a
-//! connection.
+//! connection. So they learn which remote model the coordinator has chosen, if the run leaves it to the program.
 
 mod agreement;
 mod conductor;
@@ -57,7 +57,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{oneshot, watch as watched};
 use tokio::time::{self, timeout};
 
-use self::agreement::{Agreement, agree};
+use self::agreement::{Agreement, Chosen, Told, agree};
 use self::conductor::Conductor;
 use self::connections::acceptor::{Acceptor, listen};
 use self::connections::channel::resolve;
@@ -72,11 +72,12 @@ use self::server::workers::PARCELS_MAX;
 use self::worker::evaluating::Evaluating;
 use self::worker::standing_in::{StandingIn, cost_of};
 use self::worker::work;
+use super::blocking::in_place;
 use super::cluster::Blueprint;
 use super::interrupted::Interrupted;
 use super::{Outcome, RunError};
 use gaia_checkpoint::{NodeStore, StateFile};
-use gaia_config::Plan;
+use gaia_config::{Decision, Plan};
 use gaia_core::application::Application;
 use gaia_core::node::{RowsRead, WorkerMessage};
 use gaia_core::recovery::RequestSeq;
@@ -84,7 +85,7 @@ use gaia_core::topology::Address;
 use gaia_core::types::{NodeId, ServerId, ShardId, WorkerId};
 use gaia_telemetry::{Observer, Telemetry};
 
-pub use agreement::{OwnData, RunData, Summary};
+pub use agreement::{Choose, OwnData, RunData, Summary};
 pub use error::{LinkFault, RealError};
 pub use links::{LinkCheck, check_links};
 pub use local::NodeFiles;
@@ -206,20 +207,23 @@ pub enum Preparation<'p> {
 }
 
 impl<'p> Node<'p> {
-    /// Prepares the nodes of one process: waits until the data centers agree on their data, where each has its own.
+    /// Prepares the nodes of one process: waits until the data centers agree on their data, where each has its own, and
+    /// until the coordinator has chosen the remote model, where the run leaves it to the program. The coordinator calls
+    /// `choose` for it.
     ///
     /// # Errors
-    /// If a node cannot take part, or data centers do not agree.
+    /// If a node cannot take part, data centers do not agree, or there is no choice.
     pub fn prepare(
         plan: &'p Plan,
         data: RunData,
         options: &'p NodeOptions,
+        choose: &Choose<'_>,
     ) -> Result<Preparation<'p>, RunError> {
         let runtime = runtime()?;
         let mut parent = Parent::watched(options.ends_with_stdin);
         let interrupted = Interrupted(options.interrupted.clone());
         let prepared = runtime.block_on(async {
-            let preparing = prepare(plan, data, options, Arc::new(Machine));
+            let preparing = prepare(plan, data, options, choose, Arc::new(Machine));
             tokio::select! {
                 prepared = interrupted.run_until_set(preparing) => prepared.transpose(),
                 () = parent.gone() => Err(RealError::ParentEnded),
@@ -231,6 +235,11 @@ impl<'p> Node<'p> {
             }
             None => Preparation::Interrupted,
         })
+    }
+
+    /// The plan of the run, with its remote model.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.prepared.run_context.plan
     }
 
     /// The application of the run.
@@ -258,7 +267,7 @@ impl<'p> Node<'p> {
 }
 
 /// As [`Node::prepare`] and [`Node::run`], on the current runtime and in any environment. Dropping the future has the
-/// effect of killing the process.
+/// effect of killing the process. The plan has a remote model.
 ///
 /// # Errors
 /// As those.
@@ -269,13 +278,15 @@ pub async fn take_part(
     observer: &mut dyn Observer,
     environment: Arc<dyn Environment>,
 ) -> Result<NodeEnd, RealError> {
-    prepare(plan, data, options, environment).await?.take_part(options, observer).await
+    let choose: &Choose<'_> = &|_, _, _| Err(RunError::Undecided.to_string());
+    prepare(plan, data, options, choose, environment).await?.take_part(options, observer).await
 }
 
 async fn prepare<'p>(
     plan: &'p Plan,
     data: RunData,
     options: &NodeOptions,
+    choose: &Choose<'_>,
     environment: Arc<dyn Environment>,
 ) -> Result<Prepared<'p>, RealError> {
     let mut run_context = RunContext::new(plan, &options.certificates);
@@ -283,58 +294,132 @@ async fn prepare<'p>(
     run_context.environment = environment;
 
     let is_coordinator = options.nodes.contains(&NodeId::Coordinator);
-    let own = match data {
-        RunData::Own(own) => own,
-        RunData::Whole(application) => {
+    match data {
+        RunData::Whole(application) if plan.decision != Decision::Open => {
             let blueprint = Blueprint::new(plan, &application);
             run_context.agree_on(&blueprint);
             let acceptor = match is_coordinator {
                 true => Some(accept_nodes(&run_context, options, None).await?),
                 false => None,
             };
-            return Ok(Prepared { run_context, blueprint, application, acceptor });
+            Ok(Prepared { run_context, blueprint, application, acceptor })
+        }
+        data if is_coordinator => conclude(plan, data, options, choose, run_context).await,
+        data => ask(plan, data, options, run_context).await,
+    }
+}
+
+/// Prepares the coordinator, which gathers the data of all data centers, chooses the remote model if the run leaves it to
+/// the program, and tells all nodes.
+async fn conclude<'p>(
+    plan: &'p Plan,
+    data: RunData,
+    options: &NodeOptions,
+    choose: &Choose<'_>,
+    run_context: RunContext,
+) -> Result<Prepared<'p>, RealError> {
+    let agreement = Arc::new(Agreement::open(&run_context, options.state.as_deref())?);
+    let (mut context, acceptor) =
+        accept_nodes(&run_context, options, Some(agreement.clone())).await?;
+
+    let (application, summaries) = match data {
+        RunData::Whole(application) => (application, Vec::new()),
+        RunData::Own(own) => {
+            let summaries = agreement.gathered().await;
+            match own.into_application(&summaries) {
+                Ok(application) => (application, summaries),
+                Err(reason) => {
+                    agreement.fail(&reason).await;
+                    return Err(RealError::Disagreement { reason });
+                }
+            }
         }
     };
 
-    let (application, acceptor, agreement) = if is_coordinator {
-        let agreement = Arc::new(Agreement::open(&run_context, options.state.as_deref())?);
-        let acceptor = accept_nodes(&run_context, options, Some(agreement.clone())).await?;
-        let summaries = agreement.gathered().await;
-        let application = match own.into_application(&summaries) {
-            Ok(application) => application,
+    let chosen = match (&plan.decision, agreement.chosen()) {
+        (Decision::Open, Some(chosen)) => Some(with_choice(plan, chosen)?),
+        // Nodes wait, and are told meanwhile that this process is alive.
+        (Decision::Open, None) => match in_place(|| choose(plan, &application, &summaries)) {
+            Ok(chosen) => Some(chosen),
             Err(reason) => {
                 agreement.fail(&reason).await;
-                return Err(RealError::Disagreement { reason });
+                return Err(RealError::NoChoice { reason });
             }
-        };
-        (application, Some(acceptor), Some(agreement))
-    } else {
-        let summaries = ask_for_summaries(&run_context, own.as_ref(), options).await?;
-        let application = own.into_application(&summaries);
-        (application.map_err(|reason| RealError::Disagreement { reason })?, None, None)
+        },
+        (Decision::Given | Decision::Made(_), _) => None,
     };
-
-    let blueprint = Blueprint::new(plan, &application);
+    if let Some(chosen) = &chosen {
+        context.run_context = run_context.with_plan(chosen);
+    }
+    let choice = chosen.as_ref().and_then(Chosen::of);
+    let run_context = context.run_context.clone();
+    let blueprint = blueprint_of(plan, chosen, &application);
     run_context.agree_on(&blueprint);
     // From now on nodes may join.
-    if let Some(agreement) = agreement {
-        agreement.conclude()?;
-    }
-    Ok(Prepared { run_context, blueprint, application, acceptor })
+    agreement.conclude(choice)?;
+    Ok(Prepared { run_context, blueprint, application, acceptor: Some((context, acceptor)) })
 }
 
-/// Reports the data of this process to the coordinator, and waits for that of all data centers. Each node asks, so that
-/// the coordinator knows whom it has told.
-async fn ask_for_summaries(
-    run_context: &RunContext,
-    own: &dyn OwnData,
+/// Prepares the nodes of another process, which asks the coordinator for what all agree on.
+async fn ask<'p>(
+    plan: &'p Plan,
+    data: RunData,
     options: &NodeOptions,
-) -> Result<Vec<Vec<u8>>, RealError> {
+    run_context: RunContext,
+) -> Result<Prepared<'p>, RealError> {
+    let summary = match &data {
+        RunData::Whole(_) => None,
+        RunData::Own(own) => own.summary(),
+    };
+    let (summaries, chosen) = ask_as_each(&run_context, summary.as_ref(), options).await?;
+    let application = match data {
+        RunData::Whole(application) => application,
+        RunData::Own(own) => {
+            own.into_application(&summaries).map_err(|reason| RealError::Disagreement { reason })?
+        }
+    };
+
+    let chosen = chosen.map(|chosen| with_choice(plan, chosen)).transpose()?;
+    let run_context = match &chosen {
+        Some(chosen) => run_context.with_plan(chosen),
+        None => run_context,
+    };
+    let blueprint = blueprint_of(plan, chosen, &application);
+    run_context.agree_on(&blueprint);
+    Ok(Prepared { run_context, blueprint, application, acceptor: None })
+}
+
+/// The plan with the remote model that the coordinator has chosen.
+fn with_choice(plan: &Plan, Chosen { remote, reason }: Chosen) -> Result<Plan, RealError> {
+    plan.clone().decided_elsewhere(&remote, reason).map_err(|error| RealError::Broken {
+        from: "the coordinator".into(),
+        reason: format!("its choice of a remote model is none: {}", error.render(false)),
+    })
+}
+
+/// The nodes of the plan that was chosen, or of the one that has had its remote model.
+fn blueprint_of<'p>(
+    plan: &'p Plan,
+    chosen: Option<Plan>,
+    application: &Arc<dyn Application>,
+) -> Blueprint<'p> {
+    match chosen {
+        Some(chosen) => Blueprint::keeping(chosen, application),
+        None => Blueprint::new(plan, application),
+    }
+}
+
+/// Reports the data of this process to the coordinator, and waits for what all nodes agree on. Each node asks, so that the
+/// coordinator knows whom it has told.
+async fn ask_as_each(
+    run_context: &RunContext,
+    summary: Option<&Summary>,
+    options: &NodeOptions,
+) -> Result<Told, RealError> {
     let coordinator = coordinator_of(&run_context.plan, options)
         .ok_or_else(|| no_address(run_context, NodeId::Coordinator))?;
-    let summary = own.summary();
     let ask = |node: Option<NodeId>| {
-        let summary = summary.as_ref().filter(|_| matches!(node, Some(NodeId::Worker(_))));
+        let summary = summary.filter(|_| matches!(node, Some(NodeId::Worker(_))));
         async move {
             let Some(node) = node else { return Ok(None) };
             ask_as(run_context, node, coordinator, summary, options).await.map(Some)
@@ -354,7 +439,7 @@ async fn ask_as(
     coordinator: &Address,
     summary: Option<&Summary>,
     options: &NodeOptions,
-) -> Result<Vec<Vec<u8>>, RealError> {
+) -> Result<Told, RealError> {
     let plan = &*run_context.plan;
     let context = run_context.node_context(node)?;
     let asking = agree(&context, coordinator, summary);

@@ -291,8 +291,10 @@ fn may_call(callers: &BTreeSet<NodeId>, hello: &Hello) -> Result<(), String> {
 /// The number of unauthenticated connections in addition to those of the expected nodes. Each takes a socket and some
 /// kilobytes.
 const UNPROVEN_SPARE: usize = 256;
-const NOT_AGREED: &str = "not all data centers have reported their data";
-const NO_AGREEMENT: &str = "all data centers have the same data here, expected no report of it";
+const NOT_AGREED: &str =
+    "not all data centers have reported their data, or the remote model is not chosen";
+const NO_AGREEMENT: &str = "all data centers have the same data here and the run file names the remote model, expected no \
+                            question about them";
 const CROWDED: &str = "too many connections were not authenticated yet";
 const PAUSE: Duration = Duration::from_millis(100);
 

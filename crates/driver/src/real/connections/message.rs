@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::real::agreement::Chosen;
 use crate::real::error::ChannelError;
 use crate::recorder::LinkCounters;
 use crate::server_stats::ServerStats;
@@ -46,7 +47,7 @@ pub(in crate::real) struct Hello {
 pub(in crate::real) enum Purpose {
     /// To take part in the run.
     Join,
-    /// To report its data to the coordinator, and to receive the summaries of all data centers.
+    /// To report its data to the coordinator, and to receive what all nodes agree on.
     Agree,
     /// To check whether it could take part.
     Check,
@@ -142,6 +143,8 @@ pub(in crate::real) enum Order {
     Copy {
         ticket: u64,
     },
+    /// To a node that asks what all agree on: the remote model of the run.
+    Use(Chosen),
     /// To servers: report the counters.
     ServerStats,
     /// The run is over.

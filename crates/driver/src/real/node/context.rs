@@ -66,6 +66,12 @@ impl RunContext {
         }
     }
 
+    /// The same run with the remote model that it has chosen. Its settings are compared as they were before.
+    #[must_use]
+    pub(in crate::real) fn with_plan(&self, plan: &Plan) -> Self {
+        Self { plan: Arc::new(plan.clone()), ..self.clone() }
+    }
+
     /// Sets what all nodes must share. Has an effect once.
     pub(in crate::real) fn agree_on(&self, blueprint: &Blueprint<'_>) {
         self.tables.get_or_init(|| blueprint.table_digests());

@@ -36,6 +36,7 @@ fn check(seed: u64) {
         r#"{ model = "local-steps", steps = 5, guard = { every = 2, bound = 0.001 } }"#,
         r#"{ model = "local-steps", steps = 3, fragments = 3, overlap = 1, values = "int4" }"#,
         r#"{ model = "local-steps", steps = 4, combine = "mean", outer = "nesterov" }"#,
+        r#"{ model = "local-steps", steps = 2, quorum = 0.5, grace = "10 ms" }"#,
     ]);
     let asp = remote.contains("asp");
     let mut settings = vec![

@@ -8,7 +8,7 @@ use gaia_driver::Outcome;
 use runs::run;
 
 /// Every way to share updates, by what `[sync.remote]` says.
-const REMOTES: [&str; 8] = [
+const REMOTES: [&str; 9] = [
     "model = 'bsp'",
     "model = 'bsp', exchange = 'ring'",
     "model = 'bsp', exchange = 'tree'",
@@ -17,6 +17,7 @@ const REMOTES: [&str; 8] = [
     "model = 'asp'",
     "model = 'asp', policy = 'paper', selective_barrier = 'on'",
     "model = 'local-steps', steps = 2, fragments = 2",
+    "model = 'local-steps', steps = 3, quorum = 0.6, grace = '30 ms'",
 ];
 
 fn remote(remote: &str) -> String {

@@ -432,6 +432,16 @@ fn a_synchronisation_model_with_a_wrong_setting() {
         ),
         run(
             "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\nquorum = «1.5",
+            &["`sync.remote.quorum` is `1.5`", "a share above 0, at most 1"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\nguard = {}\nquorum = «0.75",
+            &["`sync.remote.quorum` is `0.75`", "1 under a guard"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
             "model = \"local-steps\"\nouter_learning_rate = «0",
             &["`sync.remote.outer_learning_rate` is `0`", "above 0"],
         ),

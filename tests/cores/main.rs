@@ -14,6 +14,7 @@ mod momentum;
 mod overlay;
 mod partial_partition;
 mod peers;
+mod quorum;
 mod rebuilding;
 mod returning_worker;
 mod sparse_tables;

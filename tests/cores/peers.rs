@@ -51,13 +51,15 @@ fn braked() -> RemoteSync {
     })
 }
 
-fn models() -> [RemoteSync; 7] {
+fn models() -> [RemoteSync; 8] {
     let paper = RemoteSync::Asp(asp(POLICIES[0], ValueFormat::F32));
     let [sum, mean] = [Combine::Sum, Combine::Mean].map(|combine| {
         let config = LocalStepsConfig { combine, ..local_steps(1, ValueFormat::F32) };
         RemoteSync::LocalSteps(config)
     });
-    [bsp(ValueFormat::F32), ssp(2), tap(ValueFormat::F32), paper, braked(), sum, mean]
+    let quorum = LocalStepsConfig { quorum: 0.5, ..local_steps(1, ValueFormat::F32) };
+    let quorum = RemoteSync::LocalSteps(quorum);
+    [bsp(ValueFormat::F32), ssp(2), tap(ValueFormat::F32), paper, braked(), sum, mean, quorum]
 }
 
 /// What a refused frame must not change.
@@ -303,7 +305,7 @@ proptest! {
 
     #[test]
     fn no_frame_makes_a_server_panic_and_a_refused_one_leaves_no_trace(
-        which in 0_usize..7,
+        which in 0_usize..8,
         draining in any::<bool>(),
         lies in prop::collection::vec(lie(), 1..12),
     ) {
@@ -330,7 +332,7 @@ proptest! {
     /// An honest frame with some bytes changed is refused, whichever they are: the CRC covers all of them.
     #[test]
     fn a_damaged_frame_is_refused(
-        which in 0_usize..7,
+        which in 0_usize..8,
         at in any::<prop::sample::Index>(),
         by in 1_u8..=255,
         length in any::<prop::sample::Index>(),

@@ -186,6 +186,7 @@ impl<'p> Blueprint<'p> {
             },
             evaluate_every: plan.evaluate.every,
             lockstep: match &plan.remote {
+                RemoteSync::LocalSteps(config) if config.has_quorum() => None,
                 RemoteSync::Bsp(_) | RemoteSync::Ssp(_) | RemoteSync::LocalSteps(_) => {
                     Some(plan.local.staleness())
                 }

@@ -105,11 +105,18 @@ pub enum Bug {
     AppliesTotalBeforeItIsWhole,
     /// A data center has other blocks than those by bandwidth that the others have.
     BlocksDisagree,
+
+    /// Rounds are closed before a quorum is in.
+    IgnoresQuorum,
+    /// A home adds a value of a late part twice.
+    CountsLatePartTwice,
+    /// A home's total lacks a value of a late part, which counts as included.
+    ForgetsLatePart,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 52] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -159,5 +166,8 @@ impl Bug {
         Self::ForgetsChunk,
         Self::AppliesTotalBeforeItIsWhole,
         Self::BlocksDisagree,
+        Self::IgnoresQuorum,
+        Self::CountsLatePartTwice,
+        Self::ForgetsLatePart,
     ];
 }

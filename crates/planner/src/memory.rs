@@ -73,8 +73,11 @@ fn server_vectors(plan: &Plan, momentum: f64) -> f64 {
             RemoteSync::LocalSteps(config) => {
                 let mean = config.combine == Combine::Mean;
                 let velocity = if config.outer == Outer::Nesterov { 1.0 } else { 0.0 };
+                // Parts that no total includes, here and at their homes.
+                let late = if config.has_quorum() { 2.0 } else { 0.0 };
                 // Agreed values, own changes, factors, a part that leaves and totals that arrive.
-                4.0 + if mean { 1.0 } else { 0.0 }
+                4.0 + late
+                    + if mean { 1.0 } else { 0.0 }
                     // Of the home block: the outer step, counts, and the parts of all.
                     + (velocity + 2.0 + data_centers) / data_centers
             }

@@ -186,6 +186,8 @@ fn local_steps(checks: &Checks<'_>, config: &LocalStepsConfig) -> Result<(), Pro
     number("sync.remote.fragments", config.fragments, 1..=steps, &below_steps)?;
     number("sync.remote.overlap", config.most_overlap(), 0..=steps - 1, &below_steps)?;
     checks.number("sync.remote.density", config.density, range::SHARE)?;
+    checks.number("sync.remote.quorum", config.quorum, range::SHARE)?;
+    checks.time("sync.remote.grace", config.grace, range::DEADLINE_MAX)?;
 
     let rate = config.outer_learning_rate;
     checks.number("sync.remote.outer_learning_rate", rate, range::OUTER_RATE)?;
@@ -193,6 +195,10 @@ fn local_steps(checks: &Checks<'_>, config: &LocalStepsConfig) -> Result<(), Pro
 
     let Some(watched) = &config.guard else { return Ok(()) };
 
+    if config.has_quorum() {
+        let expected = "1 under a guard, whose requests all data centers must know";
+        return Err(checks.wrong("sync.remote.quorum", config.quorum, expected));
+    }
     if config.fragments != 1 {
         let expected = "1 under a guard, which changes the time between rounds";
         return Err(checks.wrong("sync.remote.fragments", config.fragments, expected));

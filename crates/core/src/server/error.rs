@@ -89,6 +89,16 @@ pub enum PeerError {
         /// The number of parameters from `first` to the end of the block.
         most: usize,
     },
+    /// A mirror says that a total does not include a number of parts that this data center cannot have sent.
+    #[error("a total of {from} lacks {found} parts, expected a whole number from 1 to {most}")]
+    PeerSentWrongCount {
+        /// The mirror's data center.
+        from: DcId,
+        /// The number in the frame.
+        found: f32,
+        /// The number of parts that no total includes.
+        most: usize,
+    },
     /// The frame changes a parameter of a block that it must not change.
     #[error("{from} sent parameter {index}, expected one of {expected}")]
     PeerSentForeignParameter {
@@ -164,6 +174,7 @@ impl PeerError {
             | Self::PeerSentForeignShard { from, .. }
             | Self::PeerSentForeignParameter { from, .. }
             | Self::PeerSentWrongRun { from, .. }
+            | Self::PeerSentWrongCount { from, .. }
             | Self::PeerSentDivergedChange { from, .. }
             | Self::PeerSentWrongPart { from, .. }
             | Self::PeerRunsOtherPlan { from, .. }

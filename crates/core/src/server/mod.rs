@@ -80,6 +80,8 @@ pub enum ServerOutput {
 pub enum TimeoutReason {
     /// The deadline of a brake: announced parameters are missing, or a mirror is silent.
     BrakeDeadline,
+    /// The grace of a round of local steps is over.
+    Grace,
 }
 
 /// The state machine of one parameter server.
@@ -242,10 +244,10 @@ impl Server {
         self.advance(now);
     }
 
-    /// Releases all reads whose brake has reached its deadline.
+    /// Releases all reads whose brake has reached its deadline, and closes the rounds whose grace is over.
     pub fn handle_timeout(&mut self, now: Instant) {
         let waiting_since = self.waits_for_mirror_clocks_since();
-        self.remote.handle_timeout(now, waiting_since, &self.store);
+        self.remote.handle_timeout(now, waiting_since, &mut self.store);
         self.advance(now);
     }
 
@@ -300,8 +302,7 @@ impl Server {
 
     /// The time of the next timeout, at which the driver calls [`Self::handle_timeout`], and its reason.
     pub fn poll_timeout(&self) -> Option<(Instant, TimeoutReason)> {
-        let at = self.remote.poll_timeout(self.waits_for_mirror_clocks_since())?;
-        Some((at, TimeoutReason::BrakeDeadline))
+        self.remote.poll_timeout(self.waits_for_mirror_clocks_since())
     }
 
     /// Whether [`Self::handle_drain`] was called.

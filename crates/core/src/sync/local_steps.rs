@@ -1,9 +1,12 @@
 //! Local steps between rounds: DiLoCo (Douillard et al., 2023) and its streaming form (Douillard et al., 2025), with a
 //! parameter server in each data center.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use super::{BlockShares, GuardConfig, Overlap, ValueFormat};
+use super::{BlockShares, GuardConfig, Overlap, ValueFormat, quorum_of};
+use crate::types::DurationSetting;
 
 /// The settings of remote local steps. Data centers train on their own copies and combine their changes periodically.
 ///
@@ -26,6 +29,12 @@ pub struct LocalStepsConfig {
     ///
     /// The drain delivers what is owed, except that the mean of copies leaves it out with `combine = "mean"`.
     pub density: f64,
+    /// The share of the data centers whose parts close a round, above 0 and at most 1. A part that comes later is added to
+    /// the next round. A data center that receives a total of a round that it has not begun begins it at once. At 1 a
+    /// round waits for all. Below 1 there is no guard.
+    pub quorum: f64,
+    /// How long a round waits for the other parts once a quorum is in. Used by a `quorum` below 1.
+    pub grace: DurationSetting,
     /// How the data centers' changes combine.
     pub combine: Combine,
     /// The outer optimiser, which applies a round's combined change.
@@ -73,6 +82,8 @@ impl Default for LocalStepsConfig {
             fragments: 1,
             overlap: Overlap::Auto,
             density: 1.0,
+            quorum: 1.0,
+            grace: DurationSetting(Duration::ZERO),
             combine: Combine::Mean,
             outer: Outer::Nesterov,
             outer_learning_rate: 0.7,
@@ -96,6 +107,16 @@ impl LocalStepsConfig {
     /// Whether a data center sends a part of what it owes in a round.
     pub fn is_sparse(&self) -> bool {
         self.density < 1.0
+    }
+
+    /// Whether rounds close without the parts of all data centers.
+    pub fn has_quorum(&self) -> bool {
+        self.quorum < 1.0
+    }
+
+    /// The number of data centers, of this many, whose parts close a round.
+    pub fn quorum_of(&self, data_centers: usize) -> usize {
+        quorum_of(self.quorum, data_centers)
     }
 
     /// Whether a round adds the sum of all changes unscaled. An application whose deltas are counts requires it.

@@ -15,6 +15,7 @@ mod guard;
 mod local;
 mod local_steps;
 mod overlap;
+mod quorum;
 mod remote;
 mod ssp;
 mod tap;
@@ -35,3 +36,5 @@ pub use overlap::Overlap;
 pub use remote::RemoteSync;
 pub use ssp::SspConfig;
 pub use tap::TapConfig;
+
+use quorum::quorum_of;

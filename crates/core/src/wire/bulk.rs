@@ -72,11 +72,16 @@ pub enum BulkKind {
     /// The parameters that a data center's workers have changed: at the first of each run of consecutive ones, how many
     /// the run has.
     Changed,
+    /// How many of the receiver's last parts the next total does not include: one change, of the first parameter of the
+    /// block.
+    Missing,
+    /// The sender is home to no further total.
+    Closed,
 }
 
 impl BulkKind {
     /// All kinds, in the order of their numbers on the wire.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Update,
         Self::Partial,
         Self::Total,
@@ -88,6 +93,8 @@ impl BulkKind {
         Self::CopyStep,
         Self::Backlog,
         Self::Changed,
+        Self::Missing,
+        Self::Closed,
     ];
 
     /// The kind's name in errors.
@@ -100,6 +107,8 @@ impl BulkKind {
             Self::DrainResult => "drain result",
             Self::Workers => "workers",
             Self::Changed => "changed",
+            Self::Missing => "missing",
+            Self::Closed => "closed",
             Self::Probe => "probe",
             Self::Copy => "copy",
             Self::CopyStep => "copy step",

@@ -54,6 +54,7 @@ impl Checker for ClockBound {
                 "{worker} reads at clock {read}, but its data center is at {own}: the bound is {local}"
             ));
         }
+        check_quorum(view, server, read)?;
         let least = least_of_others(view, read);
         let others = others(view, server);
         let others = others.into_iter().filter(|dc| !view.inactive.contains(dc));
@@ -110,6 +111,28 @@ fn mirror_clock(frame: &[u8]) -> Option<Clock> {
     }
 }
 
+/// Checks that a quorum of data centers has begun the last round that must be finished before a read at a clock.
+fn check_quorum(view: &View<'_>, server: ServerId, read: Clock) -> Result<(), Broken> {
+    let RemoteSync::LocalSteps(config) = &view.plan.remote else { return Ok(()) };
+    if !config.has_quorum() || config.fragments != 1 {
+        return Ok(());
+    }
+    // A copy is ready at the clock of rounds, which counts the clocks that a data center has skipped.
+    let rounds = |dc: DcId| view.server(ServerId { dc, shard: server.shard }).copy_ready();
+    let ahead = read.ahead_of(clock_of(view, server, server.dc));
+    let least = (rounds(server.dc).0 + ahead).saturating_sub(config.most_overlap());
+    let least = Clock(least / config.steps * config.steps);
+
+    let needed = config.quorum_of(view.plan.topology.data_centers.len());
+    let begun = view.plan.topology.dc_ids().filter(|dc| rounds(*dc) >= least).count();
+    if begun < needed {
+        return Err(format!(
+            "{server} answers a read at clock {read}, but {begun} data centers have begun round {least}, and a quorum is {needed}"
+        ));
+    }
+    Ok(())
+}
+
 /// The clock that all other data centers must have finished before a read at a clock.
 fn least_of_others(view: &View<'_>, read: Clock) -> Clock {
     let behind = |clocks: u64| Clock(read.0.saturating_sub(clocks));
@@ -123,6 +146,8 @@ fn least_of_others(view: &View<'_>, read: Clock) -> Clock {
             }
             _ => Clock::ZERO,
         },
+        // A quorum waits for no single data center.
+        RemoteSync::LocalSteps(config) if config.has_quorum() => Clock::ZERO,
         // The age of the oldest round of a fragment that need not be finished, as the fragments are staggered.
         RemoteSync::LocalSteps(config) if config.fragments == 1 => {
             Clock(behind(config.most_overlap()).0 / config.steps * config.steps)

@@ -20,7 +20,7 @@ use gaia_core::types::{
     Clock, Content, DcId, Deltas, Lane, NodeId, ServerId, ShardLayout, WorkerId,
 };
 use gaia_core::wire::{
-    BulkKind, ControlMessage, decode_bulk, decode_control, encode_bulk, encode_control,
+    BulkKind, ControlMessage, decode_bulk, decode_control, encode_bulk, encode_control, peek_bulk,
 };
 
 pub(crate) struct FaultInjector {
@@ -37,6 +37,8 @@ pub(crate) struct FaultInjector {
     rejoined: BTreeSet<(ServerId, WorkerId)>,
     records: u64,
     pub(crate) exchange: ExchangeBugs,
+    /// The clocks of the rounds of which a home has sent its total.
+    totals: BTreeSet<(ServerId, Clock)>,
 }
 
 impl FaultInjector {
@@ -51,6 +53,7 @@ impl FaultInjector {
             rejoined: BTreeSet::new(),
             records: 0,
             exchange: ExchangeBugs::new(bug, remote),
+            totals: BTreeSet::new(),
         }
     }
 
@@ -61,6 +64,12 @@ impl FaultInjector {
     /// The remote model that servers run.
     pub(crate) fn remote(&self, remote: &RemoteSync) -> RemoteSync {
         let mut remote = remote.clone();
+        if let RemoteSync::LocalSteps(rounds) = &mut remote
+            && self.has(Bug::IgnoresQuorum)
+            && rounds.has_quorum()
+        {
+            rounds.quorum = f64::MIN_POSITIVE;
+        }
         if let RemoteSync::Asp(asp) = &mut remote {
             match self.bug {
                 Some(Bug::IgnoresMirrorClock) => asp.mirror_clock = Brake::Off,
@@ -127,6 +136,9 @@ impl FaultInjector {
         let bug = self.bug?;
         let is_hello = message.header[KIND] == HELLO;
         if let Some(lane) = lane_of(&message.header) {
+            if let Some(clock) = clock_of(&message.frame, BulkKind::Total) {
+                self.totals.insert((from, clock));
+            }
             let frame = self.on_made(from, lane, message.frame.clone());
             message = remade(message, frame);
         }
@@ -357,6 +369,12 @@ impl FaultInjector {
                     *value += f32::from(at.dc.0) + 1.0;
                 }
             }),
+            (Some(Bug::CountsLatePartTwice), Lane::Data) if self.is_late(at, &frame) => {
+                with_change(&frame, |_, value| *value *= 2.0)
+            }
+            (Some(Bug::ForgetsLatePart), Lane::Data) if self.is_late(at, &frame) => {
+                with_change(&frame, |_, value| *value = 0.0)
+            }
             (Some(Bug::AddsElsewhere), Lane::Data) => with_change(&frame, |kind, value| {
                 if matches!(kind, BulkKind::Update | BulkKind::Total) {
                     *value += 1.0;
@@ -365,6 +383,18 @@ impl FaultInjector {
             _ => frame,
         }
     }
+
+    /// Whether a frame is of a part of a round of which the home `at` has sent its total.
+    fn is_late(&self, at: ServerId, frame: &[u8]) -> bool {
+        let clock = clock_of(frame, BulkKind::Partial);
+        clock.is_some_and(|clock| self.totals.contains(&(at, clock)))
+    }
+}
+
+/// The clock of a bulk frame of this kind. `None` for other frames.
+fn clock_of(frame: &[u8], kind: BulkKind) -> Option<Clock> {
+    let (header, _) = peek_bulk(frame).ok()?;
+    (header.kind == kind).then_some(header.clock)
 }
 
 /// A bulk frame with its first value changed.

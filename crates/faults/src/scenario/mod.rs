@@ -222,6 +222,18 @@ impl Scenario {
         (blocks[within(&mut chance, 0, 1) as usize], kinds[within(&mut chance, 0, 2) as usize])
     }
 
+    /// A remote model, whose rounds have a quorum in three of four schedules.
+    fn with_quorum(&self, mut remote: RemoteSync) -> RemoteSync {
+        let mut chance = Seed(self.seed).child("quorum").random();
+        let share = [1.0, 0.75, 0.6, 0.3][within(&mut chance, 0, 3) as usize];
+        let grace = [0, 0, 20, 300][within(&mut chance, 0, 3) as usize];
+        if let RemoteSync::LocalSteps(config) = &mut remote {
+            config.quorum = share;
+            config.grace = DurationSetting(Duration::from_millis(grace));
+        }
+        remote
+    }
+
     /// The plan of the run, with all other parameters drawn.
     pub(crate) fn plan(&self) -> Plan {
         let seed = Seed(self.seed);
@@ -237,7 +249,11 @@ impl Scenario {
                 0 => LocalSync::Bsp,
                 staleness => LocalSync::Ssp { staleness: Staleness(staleness) },
             },
-            remote: remote(&self.remote, self.exchange(), &mut seed.child("settings").random()),
+            remote: self.with_quorum(remote(
+                &self.remote,
+                self.exchange(),
+                &mut seed.child("settings").random(),
+            )),
             compute: ComputeConfig {
                 model: ComputeModel::Cost,
                 rate: ComputeRate::ExamplesPerSecond(1.0 / seconds),

@@ -129,6 +129,11 @@ impl Job {
         Self::new(BulkKind::Partial, Clock::ZERO, Arc::new(part))
     }
 
+    /// All changes of the part.
+    pub(in crate::server) fn changes(&self) -> Changes<'_> {
+        self.part.changes()
+    }
+
     /// The next frame of about `room` bytes, the number of parameters that it changes, and whether it is the last.
     pub(in crate::server) fn next_frame(
         &mut self,

@@ -21,6 +21,7 @@ use bytes::Bytes;
 
 use crate::codec::Changes;
 use crate::node::Lane;
+use crate::server::TimeoutReason;
 use crate::server::blocks::DrainMethod;
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
@@ -126,18 +127,18 @@ pub(super) trait RemoteModel:
 
     // Time.
 
-    /// Releases what has waited until its deadline. `waiting_since` is the time since which the longest-held read has
+    /// Does what has waited until its deadline. `waiting_since` is the time since which the longest-held read has
     /// waited for a mirror's clock, if one does.
     fn handle_timeout(
         &mut self,
         _now: Instant,
         _waiting_since: Option<Instant>,
-        _store: &ShardStore,
+        _store: &mut ShardStore,
     ) {
     }
 
-    /// When [`Self::handle_timeout`] must be called.
-    fn poll_timeout(&self, _waiting_since: Option<Instant>) -> Option<Instant> {
+    /// When [`Self::handle_timeout`] must be called, and why.
+    fn poll_timeout(&self, _waiting_since: Option<Instant>) -> Option<(Instant, TimeoutReason)> {
         None
     }
 

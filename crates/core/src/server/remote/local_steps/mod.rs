@@ -20,14 +20,19 @@
 //!
 //! With a `density` below 1 a part has the largest changes alone. The rest is owed to later rounds, apart from the copy
 //! ([`error_feedback`]).
+//!
+//! With a `quorum` below 1 a round does not wait for all parts. A late part is added to the next round, and stays in the
+//! copy until then ([`quorum`]).
 
 mod contributor_counts;
 mod error_feedback;
 mod job_link;
 mod outer;
 mod pace;
+mod quorum;
 mod rounds;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +43,8 @@ use super::{ClockFacts, RemoteModel};
 use crate::codec::Changes;
 use crate::node::Lane;
 use crate::persist;
-use crate::server::blocks::sums::{Sum, add_change, add_frame};
+use crate::server::TimeoutReason;
+use crate::server::blocks::sums::{Changed, Sum, add_change, add_frame};
 use crate::server::blocks::{Drain, DrainMethod, check_span};
 use crate::server::blocks::{Job, Part, TablePart};
 use crate::server::config::ServerConfig;
@@ -54,6 +60,7 @@ use error_feedback::ErrorFeedback;
 use job_link::JobLink;
 use outer::OuterStep;
 use pace::Pace;
+use quorum::Quorum;
 use rounds::Rounds;
 
 /// One server's part of the rounds.
@@ -78,8 +85,10 @@ pub(super) struct LocalSteps {
     touched: Touched,
     /// The outer optimisers of the home blocks, by fragment.
     outer: Vec<OuterStep>,
-    /// Incomplete sums of home blocks, by the clock of their round.
+    /// Incomplete sums of home blocks, by the clock of their round. Empty with a quorum.
     sums: BTreeMap<Clock, Sum>,
+    /// `None` if rounds wait for all data centers.
+    quorum: Option<Quorum>,
     /// The number of finished rounds of the home blocks, by fragment.
     completed: Vec<u64>,
     /// The tightness that this data center requests, and the largest one that was requested in the last round.
@@ -127,6 +136,8 @@ impl LocalSteps {
             blocks.map(|block| TablePart::all_in(&config.layout, &block)).collect()
         };
         let tables: Vec<Vec<Vec<TablePart>>> = (0..fragments).map(tables_of).collect();
+        let home_parameters = (0..fragments).map(|fragment| rounds.block(fragment, dc).len());
+        let quorum = Quorum::new(local_steps, data_centers, &first, home_parameters);
         let outer = (0..fragments).map(|fragment| {
             let tables = tables[fragment][dc.index()].clone();
             OuterStep::new(local_steps, rounds.block(fragment, dc).len(), tables)
@@ -148,6 +159,7 @@ impl LocalSteps {
             outer: outer.collect(),
             tables,
             sums: BTreeMap::new(),
+            quorum,
             completed: vec![0; fragments],
             wish: Tightness::NONE,
             tightness: Tightness::NONE,
@@ -186,6 +198,10 @@ impl RemoteModel for LocalSteps {
         }
         self.touched.clear();
 
+        if self.quorum.is_some() {
+            self.pass_clock(now, finished, store);
+            return;
+        }
         let fragment = self.rounds.fragment_at(finished);
         if let Some(fragment) = fragment.filter(|fragment| self.next[*fragment] == finished) {
             self.begin_round(now, fragment, finished, store);
@@ -194,6 +210,7 @@ impl RemoteModel for LocalSteps {
 
     /// A round must be finished `overlap` clocks after it began, and before the fragment's next round.
     fn gate(&self, clock: Clock, _: &ShardRows, _: &ShardStore) -> Gate {
+        let clock = self.copy_clock(clock);
         for (fragment, due) in self.due.iter().enumerate() {
             let late = |due: &Clock| {
                 let before_next = self.rounds.after(*due).ahead_of(*due).saturating_sub(1);
@@ -239,7 +256,11 @@ impl RemoteModel for LocalSteps {
                 self.check_from_home(from, header.clock, changes)?;
                 self.factors.on_workers(changes);
             }
-            BulkKind::DrainCopy if self.has_taken_all_parts_of(link) => {
+            BulkKind::Missing if self.quorum.is_some() => {
+                self.on_missing(from, header.clock, changes)?;
+            }
+            BulkKind::Closed if self.quorum.is_some() => self.on_closed(from),
+            BulkKind::DrainCopy if self.has_taken_all_parts_of(from) => {
                 self.drain.on_copy(from, changes, header.last)?;
             }
             BulkKind::DrainResult if self.drain.is_started() => {
@@ -267,9 +288,23 @@ impl RemoteModel for LocalSteps {
         })
     }
 
-    /// Copies are sent once all rounds that have begun are finished.
+    /// Closes the rounds whose grace is over.
+    fn handle_timeout(&mut self, now: Instant, _: Option<Instant>, store: &mut ShardStore) {
+        for fragment in 0..self.rounds.fragments {
+            self.close_if_due(now, fragment, store);
+        }
+    }
+
+    fn poll_timeout(&self, _: Option<Instant>) -> Option<(Instant, TimeoutReason)> {
+        let numbers = self.completed.iter().map(|completed| completed + 1);
+        let at = self.quorum.as_ref()?.poll_timeout(numbers)?;
+        Some((at, TimeoutReason::Grace))
+    }
+
+    /// Copies are sent once all rounds that have begun are finished. With a quorum, once no home closes a further one.
     fn begin_drain(&mut self, method: DrainMethod, _: &BTreeSet<DcId>, store: &mut ShardStore) {
         self.draining = Some(method);
+        self.close_all();
         self.advance_drain(store);
     }
 
@@ -307,6 +342,11 @@ impl RemoteModel for LocalSteps {
         "local-steps"
     }
 
+    /// The clock of rounds, which with a quorum counts the clocks that this data center has skipped.
+    fn copy_clock(&self, clock: Clock) -> Clock {
+        self.quorum.as_ref().map_or(clock, |quorum| quorum.round_clock(clock))
+    }
+
     /// The agreed values. The copy also has steps that no round includes.
     fn agreed(&self) -> Option<&[f32]> {
         (self.rounds.data_centers > 1).then_some(&self.agreed)
@@ -338,6 +378,7 @@ persist! {
                 touched,
                 outer,
                 sums,
+                quorum,
                 completed,
                 wish,
                 tightness,
@@ -373,6 +414,9 @@ persist! {
                 Some(Sum::new(size, rounds.data_centers))
             };
             walk.entries("sums", sums, sum, |one, walk| walk.flatten(one, ()))?;
+            if let Some(quorum) = quorum {
+                walk.part("quorum", quorum, parameters)?;
+            }
             walk.record_that("completed", completed, |a, b| a.len() == b.len())?;
             walk.record("wish", wish)?;
             walk.record("tightness", tightness)?;
@@ -395,35 +439,46 @@ impl LocalSteps {
         self.next[fragment] = next;
         self.pace.on_begun(now, fragment, next.ahead_of(clock));
 
-        if self.tells_what_it_changes() && (self.completed[fragment] + 1).is_power_of_two() {
-            self.tell_what_it_changes(fragment, clock);
-        }
         for home in (0..self.rounds.data_centers as u16).map(DcId) {
-            let block = self.rounds.block(fragment, home);
-            let own = &mut self.own[block.clone()];
-            let part = match &mut self.error_feedback {
-                Some(error_feedback) => {
-                    error_feedback.take(own, block, &self.tables[fragment][home.index()])
-                }
-                None => {
-                    let part = Part::take(own, block.start, self.format);
-                    self.touched.insert_nonzero(block.start, own);
-                    part
-                }
-            };
-            match self.links.get_mut(&home) {
-                Some(link) => {
-                    let mut job = Job::new(BulkKind::Partial, clock, Arc::new(part));
-                    job.tightness = self.wish;
-                    link.push(job);
-                }
-                None => self.add_part(home, fragment, clock, part.changes()),
-            }
+            self.send_part(home, fragment, clock);
         }
 
         let wish = self.wish;
         self.sum(clock).wish(wish);
         self.complete_part(now, self.id.dc, fragment, clock, store);
+    }
+
+    /// Takes this data center's part of a block from its own changes, and sends it to the home.
+    fn send_part(&mut self, home: DcId, fragment: usize, clock: Clock) {
+        if self.tells_what_it_changes() && (self.completed[fragment] + 1).is_power_of_two() {
+            self.tell_what_it_changes(home, fragment, clock);
+        }
+
+        let block = self.rounds.block(fragment, home);
+        let own = &mut self.own[block.clone()];
+        let part = match &mut self.error_feedback {
+            Some(error_feedback) => {
+                error_feedback.take(own, block, &self.tables[fragment][home.index()])
+            }
+            None => {
+                let part = Part::take(own, block.start, self.format);
+                self.touched.insert_nonzero(block.start, own);
+                part
+            }
+        };
+
+        let part = Arc::new(part);
+        if let Some(quorum) = &mut self.quorum {
+            quorum.on_sent(fragment, home, clock, &part);
+        }
+        match self.links.get_mut(&home) {
+            Some(link) => {
+                let mut job = Job::new(BulkKind::Partial, clock, part);
+                job.tightness = self.wish;
+                link.push(job);
+            }
+            None => self.add_part(home, fragment, clock, part.changes()),
+        }
     }
 
     /// Whether homes must be told which parameters this data center changes, since sparse parts do not show it.
@@ -436,20 +491,18 @@ impl LocalSteps {
         self.contributors.is_empty()
     }
 
-    /// Tells homes which parameters this data center has changed for the first time.
-    fn tell_what_it_changes(&mut self, fragment: usize, clock: Clock) {
-        for home in (0..self.rounds.data_centers as u16).map(DcId) {
-            let block = self.rounds.block(fragment, home);
-            let Some(error_feedback) = &mut self.error_feedback else { return };
-            let own = &self.own[block.clone()];
-            let Some(changed) = error_feedback.first_changed(own, block.clone()) else { continue };
-            match self.links.get_mut(&home) {
-                Some(link) => link.push(Job::new(BulkKind::Changed, clock, Arc::new(changed))),
-                None => changed.changes().for_each(|first, count| {
-                    let changed = first..first + count as usize;
-                    self.contributors[fragment].on_changed(home, block.start, changed);
-                }),
-            }
+    /// Tells a home which parameters of its block this data center has changed for the first time.
+    fn tell_what_it_changes(&mut self, home: DcId, fragment: usize, clock: Clock) {
+        let block = self.rounds.block(fragment, home);
+        let Some(error_feedback) = &mut self.error_feedback else { return };
+        let own = &self.own[block.clone()];
+        let Some(changed) = error_feedback.first_changed(own, block.clone()) else { return };
+        match self.links.get_mut(&home) {
+            Some(link) => link.push(Job::new(BulkKind::Changed, clock, Arc::new(changed))),
+            None => changed.changes().for_each(|first, count| {
+                let changed = first..first + count as usize;
+                self.contributors[fragment].on_changed(home, block.start, changed);
+            }),
         }
     }
 
@@ -497,7 +550,9 @@ impl LocalSteps {
         check_span(from, changes, &self.rounds.block(fragment, self.id.dc))?;
 
         self.add_part(from, fragment, clock, changes);
-        self.sum(clock).wish(header.tightness);
+        if self.quorum.is_none() {
+            self.sum(clock).wish(header.tightness);
+        }
         if header.last {
             if let Some(link) = self.links.get_mut(&from) {
                 link.parts[fragment] = self.rounds.after(clock);
@@ -529,6 +584,9 @@ impl LocalSteps {
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         let fragment = self.check_from_home(from, header.clock, changes)?;
+        if self.quorum.is_some() {
+            self.catch_up(now, fragment, header.clock, store);
+        }
         self.add_step(fragment, changes);
         if header.last {
             self.finish(now, from, fragment, header.clock, store);
@@ -545,9 +603,9 @@ impl LocalSteps {
     ) -> Result<usize, PeerError> {
         let fragment =
             self.fragment_of(from, clock, |fragment| self.due[fragment][from.index()])?;
-        // A step includes this data center's part.
+        // A step includes this data center's part, unless it need not wait for it.
         let below = self.next[fragment];
-        if clock >= below {
+        if clock >= below && self.quorum.is_none() {
             return Err(PeerError::PeerSentEarlyClock { from, found: clock, below });
         }
         check_span(from, changes, &self.rounds.block(fragment, from))?;
@@ -572,7 +630,10 @@ impl LocalSteps {
 
     fn add_part(&mut self, of: DcId, fragment: usize, clock: Clock, changes: Changes<'_>) {
         let start = self.rounds.block(fragment, self.id.dc).start;
-        self.sum(clock).receive(of, changes, start);
+        match &mut self.quorum {
+            Some(quorum) => quorum.receive(of, fragment, changes, start),
+            None => self.sum(clock).receive(of, changes, start),
+        }
         if let Some(counts) = self.contributors.get_mut(fragment) {
             counts.on_part(of, start, changes);
         }
@@ -587,14 +648,28 @@ impl LocalSteps {
         clock: Clock,
         store: &mut ShardStore,
     ) {
+        if self.quorum.is_some() {
+            self.on_whole_part(now, of, fragment, store);
+            return;
+        }
         if !self.sum(clock).complete(of) {
             return;
         }
         let sum = self.sums.remove(&clock).expect("a sum was found");
         self.tightness = sum.tightness();
         self.rounds.decide(clock, self.tightness);
+        self.close_round(now, fragment, clock, sum.total(), store);
+    }
 
-        let total = sum.total();
+    /// Takes the outer step of a home block for the total of a round, and sends it to all.
+    fn close_round(
+        &mut self,
+        now: Instant,
+        fragment: usize,
+        clock: Clock,
+        total: Changed,
+        store: &mut ShardStore,
+    ) {
         let start = self.rounds.block(fragment, self.id.dc).start;
         self.completed[fragment] += 1;
         let number = self.completed[fragment];
@@ -637,9 +712,13 @@ impl LocalSteps {
         clock: Clock,
         store: &mut ShardStore,
     ) {
+        if let Some(quorum) = &mut self.quorum {
+            quorum.on_total(fragment, home);
+        }
         let block = self.rounds.block(fragment, home);
+        let own = self.own_of(fragment, home);
         let values = store.values_mut()[block.clone()].iter_mut();
-        let changes = self.agreed[block.clone()].iter().zip(&self.own[block.clone()]);
+        let changes = self.agreed[block.clone()].iter().zip(own.iter());
         let (mut correction, measures) = (0.0, self.pace.measures_corrections());
         for ((value, (agreed, own)), place) in values.zip(changes).zip(block) {
             let before = std::mem::replace(value, *agreed);
@@ -655,6 +734,19 @@ impl LocalSteps {
         if self.due[fragment].iter().all(|due| *due == after) {
             self.pace.on_finished(now, fragment);
         }
+        self.send_part_if_due(now, fragment, home, store);
+    }
+
+    /// The own changes to a block that no total includes.
+    fn own_of(&self, fragment: usize, home: DcId) -> Cow<'_, [f32]> {
+        let block = self.rounds.block(fragment, home);
+        let mut own = Cow::Borrowed(&self.own[block.clone()]);
+        let uncounted = self.quorum.iter().flat_map(|quorum| quorum.uncounted_of(fragment, home));
+        for part in uncounted {
+            let own = own.to_mut();
+            part.changes().for_each(|index, change| own[index - block.start] += change);
+        }
+        own
     }
 
     fn advance_drain(&mut self, store: &mut ShardStore) {
@@ -680,16 +772,25 @@ impl LocalSteps {
             let owed = residuals.iter_mut().zip(error_feedback.owed());
             owed.for_each(|(residual, owed)| *residual += owed);
         }
+        for part in self.quorum.iter().flat_map(Quorum::uncounted) {
+            part.changes().for_each(|index, change| residuals[index] += change);
+        }
         residuals
     }
 
-    /// A copy, with what it and the steps of its home blocks owe where changes add up, such as counts: so often that the
-    /// mean of copies has all of it. Where rounds agree on a mean, what is owed stays out: a network that is trained with
+    /// A copy, with late parts and with what it and the steps of its home blocks owe where changes add up, such as counts:
+    /// so often that the mean of copies has all of it. Where rounds agree on a mean, what is owed stays out: a network that is trained with
     /// momentum is worse with all of it at once.
     fn with_owed(&self, copy: &[f32]) -> Vec<f32> {
         let mut values = copy.to_vec();
+        let copies = self.rounds.data_centers as f32;
+        for part in self.quorum.iter().filter(|_| self.adds_up()).flat_map(Quorum::uncounted) {
+            // The copy has it once.
+            let more =
+                |index: usize, change| add_change(&mut values[index], (copies - 1.0) * change);
+            part.changes().for_each(more);
+        }
         if let Some(error_feedback) = self.error_feedback.as_ref().filter(|_| self.adds_up()) {
-            let copies = self.rounds.data_centers as f32;
             for (value, owed) in values.iter_mut().zip(error_feedback.owed()) {
                 add_change(value, copies * owed);
             }
@@ -718,18 +819,24 @@ impl LocalSteps {
         values
     }
 
-    /// Whether all rounds that this data center has begun are finished.
+    /// Whether all rounds that this data center has begun are finished. With a quorum, whether no home closes a further one.
     fn is_between_rounds(&self) -> bool {
+        if let Some(quorum) = &self.quorum {
+            return self.links.keys().all(|peer| quorum.is_over_with(*peer));
+        }
         (0..self.rounds.fragments).all(|fragment| {
             let next = self.next[fragment];
             self.due[fragment].iter().all(|due| *due == next)
         })
     }
 
-    /// Whether all parts that a peer has sent are in a step.
-    fn has_taken_all_parts_of(&self, link: &JobLink) -> bool {
+    /// Whether all parts that a peer has sent are in a step, or no step will include them.
+    fn has_taken_all_parts_of(&self, peer: DcId) -> bool {
+        if let Some(quorum) = &self.quorum {
+            return quorum.is_over_with(peer);
+        }
         let own = self.id.dc.index();
-        link.parts.iter().zip(&self.due).all(|(part, due)| *part == due[own])
+        self.links[&peer].parts.iter().zip(&self.due).all(|(part, due)| *part == due[own])
     }
 
     fn sum(&mut self, clock: Clock) -> &mut Sum {
@@ -745,6 +852,9 @@ impl LocalSteps {
         let home = DcId(home as u16);
         if home != self.id.dc {
             return home;
+        }
+        if let (Some(quorum), Some(fragment)) = (&self.quorum, self.rounds.fragment_at(clock)) {
+            return quorum.awaited(fragment, self.completed[fragment] + 1).unwrap_or(home);
         }
         self.sums.get(&clock).and_then(Sum::missing).unwrap_or(home)
     }

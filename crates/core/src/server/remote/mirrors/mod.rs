@@ -25,6 +25,7 @@ use super::{ClockFacts, RemoteModel};
 use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
 use crate::persist;
+use crate::server::TimeoutReason;
 use crate::server::blocks::{Blocks, Drain, DrainMethod};
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
@@ -297,12 +298,19 @@ impl RemoteModel for Mirrors {
         }
     }
 
-    fn handle_timeout(&mut self, now: Instant, waiting_since: Option<Instant>, store: &ShardStore) {
+    fn handle_timeout(
+        &mut self,
+        now: Instant,
+        waiting_since: Option<Instant>,
+        store: &mut ShardStore,
+    ) {
         self.server.handle_timeout(now, waiting_since, store.layout());
     }
 
-    fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
-        self.server.poll_timeout(waiting_since).filter(|at| *at < Instant::ZERO + FOR_EVER)
+    fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<(Instant, TimeoutReason)> {
+        let at = self.server.poll_timeout(waiting_since);
+        let at = at.filter(|at| *at < Instant::ZERO + FOR_EVER);
+        at.map(|at| (at, TimeoutReason::BrakeDeadline))
     }
 
     fn begin_drain(

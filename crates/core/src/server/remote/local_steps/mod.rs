@@ -779,8 +779,8 @@ impl LocalSteps {
     }
 
     /// A copy, with late parts and with what it and the steps of its home blocks owe where changes add up, such as counts:
-    /// so often that the mean of copies has all of it. Where rounds agree on a mean, what is owed stays out: a network that is trained with
-    /// momentum is worse with all of it at once.
+    /// so often that the mean of copies has all of it. Where rounds agree on a mean, what is owed stays out: a network that
+    /// is trained with momentum is worse with all of it at once.
     fn with_owed(&self, copy: &[f32]) -> Vec<f32> {
         let mut values = copy.to_vec();
         let copies = self.rounds.data_centers as f32;

@@ -7,7 +7,7 @@
 //! home tells it how many of its last parts a total does not include, if there are any.
 //!
 //! A data center that receives a total of a round that it has not begun begins the round at once, with the changes that it
-//! has. It skips the clocks up to the round, so that all data centers count the same rounds, and a slow one takes fewer
+//! has. So does a home that has a quorum of the parts, its grace over or not. It skips the clocks up to the round, so that all data centers count the same rounds, and a slow one takes fewer
 //! steps in each. Rounds have a *clock* of their own: the clocks that the data center has finished, and those that it has
 //! skipped.
 //!
@@ -339,7 +339,14 @@ impl LocalSteps {
     ) {
         let number = self.completed[fragment] + 1;
         let Some(quorum) = &mut self.quorum else { return };
-        quorum.gathered[fragment].complete(of, now, number, quorum.needed);
+        let gathered = &mut quorum.gathered[fragment];
+        gathered.complete(of, now, number, quorum.needed);
+
+        // A home that is late itself begins the round before its grace is over, so that other homes have its part sooner.
+        if gathered.since.is_some() && !quorum.is_closed {
+            let clock = self.due[fragment][self.id.dc.index()];
+            self.catch_up(now, fragment, clock, store);
+        }
         self.close_if_due(now, fragment, store);
     }
 
@@ -350,12 +357,8 @@ impl LocalSteps {
         }
         let own = self.id.dc;
         let clock = self.due[fragment][own.index()];
-        // The home itself may be late. Then its part is the last one of the quorum, and closes the round.
-        self.catch_up(now, fragment, clock, store);
-
         let number = self.completed[fragment] + 1;
-        let is_open = self.due[fragment][own.index()] == clock && self.is_due(now, fragment);
-        let Some(quorum) = self.quorum.as_mut().filter(|_| is_open) else { return };
+        let Some(quorum) = &mut self.quorum else { return };
         let gathered = &mut quorum.gathered[fragment];
         let total = gathered.take_total();
         let start = self.rounds.block(fragment, own).start;

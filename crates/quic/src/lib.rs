@@ -47,7 +47,7 @@ pub use congestion::{Flight, Provision, ProvisionedFactory};
 pub use counters::LaneCounters;
 pub use lanes::{Carriers, Ends, Finisher, Lanes};
 pub use listener::End;
-pub use settings::Windows;
+pub use settings::{DATAGRAM_BYTES_PROBED_MAX, Windows, datagram_discovery};
 pub use tracked::{Chosen, TrackedFactory};
 
 use std::time::Duration;

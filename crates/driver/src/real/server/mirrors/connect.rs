@@ -30,7 +30,8 @@ use gaia_core::topology::{Address, Topology};
 use gaia_core::types::{DcId, NodeId, ServerId};
 use gaia_core::wire::PROTOCOL_VERSION;
 use gaia_quic::{
-    Callers, Chosen, End, Ends, GOODBYE, LaneCounters, Lanes, TrackedFactory, Windows, link_config,
+    Callers, Chosen, End, Ends, GOODBYE, LaneCounters, Lanes, TrackedFactory, Windows,
+    datagram_discovery, link_config,
 };
 
 /// Makes connections to a server's mirrors.
@@ -349,10 +350,13 @@ fn windows(context: &NodeContext, from: DcId, to: DcId) -> Windows {
 /// Transport settings for any peer.
 fn transport(context: &NodeContext, factory: Option<Arc<TrackedFactory>>) -> Arc<TransportConfig> {
     let links = context.run_context.plan.topology.links.iter();
-    let widest = links.map(|link| windows(context, link.from, link.to)).reduce(Windows::wider);
-    let mut config =
-        widest.map_or_else(TransportConfig::default, |windows| windows.transport(SHARDS));
-    config.initial_mtu(INITIAL_MTU);
+    let each = links.clone().map(|link| windows(context, link.from, link.to));
+    let mut config = each
+        .reduce(Windows::wider)
+        .map_or_else(TransportConfig::default, |windows| windows.transport(SHARDS));
+
+    let slowest = links.map(|link| link.bandwidth).reduce(|a, b| if b < a { b } else { a });
+    config.initial_mtu(INITIAL_MTU).mtu_discovery_config(slowest.map(datagram_discovery));
     if let Some(factory) = factory {
         config.congestion_controller_factory(factory);
     }

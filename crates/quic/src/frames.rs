@@ -72,12 +72,12 @@ impl Hello {
 
 /// A frame with its length prefix. Its length must be within the lane's limit.
 pub fn with_length(frame: &[u8]) -> Bytes {
-    [&prefix_of(frame), frame].concat().into()
+    [&prefix_of(frame.len())[..], frame].concat().into()
 }
 
-/// The length prefix of a frame. Its length must be within the lane's limit.
-pub(super) fn prefix_of(frame: &[u8]) -> [u8; PREFIX_BYTES] {
-    let length = u32::try_from(frame.len()).expect("a lane's limit is far below 4 GiB");
+/// The prefix of a frame of this length, which must be within the lane's limit.
+pub(super) fn prefix_of(length: usize) -> [u8; PREFIX_BYTES] {
+    let length = u32::try_from(length).expect("a lane's limit is far below 4 GiB");
     length.to_le_bytes()
 }
 

@@ -186,7 +186,18 @@ impl DcTransport {
         lane: Lane,
         frame: Bytes,
     ) -> Result<(), TransportError> {
-        let (bytes, max) = (frame.len(), frame_bytes_max(lane));
+        self.send_parts(to, shard, lane, (Bytes::new(), frame))
+    }
+
+    /// As [`Self::send`], of a frame that is a short head and what follows it, which is not copied.
+    pub fn send_parts(
+        &mut self,
+        to: DcId,
+        shard: ShardId,
+        lane: Lane,
+        (head, frame): (Bytes, Bytes),
+    ) -> Result<(), TransportError> {
+        let (bytes, max) = (head.len() + frame.len(), frame_bytes_max(lane));
         if bytes > max {
             return Err(TransportError::FrameTooLong { to, lane, bytes, max });
         }
@@ -209,7 +220,7 @@ impl DcTransport {
         in_hand.bytes += bytes;
 
         // A pump ends only with its connection, for which there is an event.
-        let _ = peer.commands.send(Command::Send { shard, lane, frame });
+        let _ = peer.commands.send(Command::Send { shard, lane, head, frame });
         Ok(())
     }
 

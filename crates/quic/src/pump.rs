@@ -44,6 +44,7 @@ pub(super) enum Command {
     Send {
         shard: ShardId,
         lane: Lane,
+        head: Bytes,
         frame: Bytes,
     },
     /// Send all frames, then finish all streams.
@@ -113,7 +114,7 @@ struct Written {
 
 /// A frame that may be partly written.
 struct InHand {
-    /// The unwritten rest of its length prefix, and of the frame.
+    /// The unwritten rest of its length prefix with the head, and of the frame behind it.
     prefix: Bytes,
     rest: Bytes,
     frame_bytes: usize,
@@ -135,9 +136,11 @@ impl Outgoing {
         }
     }
 
-    fn push(&mut self, frame: Bytes) {
-        let (prefix, handed) = (Bytes::copy_from_slice(&prefix_of(&frame)), Instant::now());
-        self.frames.push_back(InHand { prefix, frame_bytes: frame.len(), rest: frame, handed });
+    /// Adds a frame that is a head and what follows it.
+    fn push(&mut self, head: &[u8], rest: Bytes) {
+        let frame_bytes = head.len() + rest.len();
+        let prefix = Bytes::from([&prefix_of(frame_bytes)[..], head].concat());
+        self.frames.push_back(InHand { prefix, rest, frame_bytes, handed: Instant::now() });
     }
 
     /// Whether all frames were written.
@@ -268,13 +271,13 @@ impl Pump {
     fn take_commands(&mut self, cx: &mut Context<'_>) {
         while !self.finishing {
             match Pin::new(&mut self.commands).poll_recv(cx) {
-                Poll::Ready(Some(Command::Send { shard, lane, frame })) => {
+                Poll::Ready(Some(Command::Send { shard, lane, head, frame })) => {
                     let place = usize::from(shard.0 - self.route.first_shard);
                     let lanes = match lane {
                         Lane::Control => &mut self.control,
                         Lane::Data => &mut self.data,
                     };
-                    lanes[place].push(frame);
+                    lanes[place].push(&head, frame);
                 }
                 Poll::Ready(Some(Command::Finish) | None) => self.finishing = true,
                 Poll::Pending => return,

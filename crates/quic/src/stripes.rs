@@ -109,21 +109,28 @@ impl LaneReader {
     /// Reads the length of the next frame, and checks it against the lane's limit.
     pub(super) async fn length(&mut self) -> Result<usize, LaneEnd> {
         let mut prefix = [0; PREFIX_BYTES];
-        self.read(&mut prefix, true).await?;
+        self.read(&mut prefix).await?;
         length(prefix, self.lane).map_err(LaneEnd::Breach)
     }
 
     /// Reads a frame of this length.
     pub(super) async fn frame(&mut self, length: usize) -> Result<Bytes, LaneEnd> {
-        let mut frame = vec![0; length];
-        self.read(&mut frame, false).await?;
+        let mut frame = Vec::with_capacity(length);
+        while frame.len() < length {
+            let most = (length - frame.len()).min(self.place.left());
+            let chunk = self.streams[self.place.stripe()].read_chunk(most, true).await;
+            let chunk = chunk.map_err(|_| LaneEnd::Lost)?;
+            let chunk = chunk.ok_or(LaneEnd::Breach(Breach::Truncated))?;
+            frame.extend_from_slice(&chunk.bytes);
+            self.place.advance(chunk.bytes.len());
+        }
         Ok(frame.into())
     }
 
-    /// Fills `bytes`. If `may_end`, the lane may end before the first of them.
-    async fn read(&mut self, bytes: &mut [u8], may_end: bool) -> Result<(), LaneEnd> {
+    /// Fills `bytes`. The lane may end before the first of them.
+    async fn read(&mut self, bytes: &mut [u8]) -> Result<(), LaneEnd> {
         let mut rest = &mut bytes[..];
-        let mut begun = !may_end;
+        let mut begun = false;
         while !rest.is_empty() {
             let (now, later) = rest.split_at_mut(rest.len().min(self.place.left()));
             let stream = &mut self.streams[self.place.stripe()];

@@ -83,6 +83,12 @@ impl Message {
         false
     }
 
+    /// Header and frame, which is not copied.
+    #[must_use]
+    pub fn to_parts(&self) -> (Bytes, Bytes) {
+        (Bytes::copy_from_slice(&self.header), self.frame.clone())
+    }
+
     /// Header and frame in one buffer, for transports that do not take two.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {

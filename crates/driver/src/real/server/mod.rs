@@ -438,7 +438,7 @@ impl ServerNode {
                 // The hello acknowledges received frames, so they must be in the log.
                 self.write()?;
                 let hello = self.server.connect(peer);
-                self.mirrors.send(peer, Lane::Control, hello.to_bytes())?;
+                self.mirrors.send(peer, Lane::Control, &hello)?;
                 let session = self.server.session(peer);
                 let resumption = session.peer_hello().map(|_| Resumption::begin(session));
                 let link = self.link(peer);
@@ -555,7 +555,7 @@ impl ServerNode {
             for lane in Lane::ALL {
                 while self.mirrors.has_room(*to, lane) {
                     let Some(message) = self.server.poll_message(*to, lane) else { break };
-                    self.mirrors.send(*to, lane, message.to_bytes())?;
+                    self.mirrors.send(*to, lane, &message)?;
                 }
             }
             if link.news_due.is_none_or(|due| due > now) {
@@ -564,7 +564,7 @@ impl ServerNode {
             link.news_due = None;
             if self.mirrors.has_room(*to, Lane::Control) {
                 if let Some(message) = self.server.poll_acknowledgement(*to) {
-                    self.mirrors.send(*to, Lane::Control, message.to_bytes())?;
+                    self.mirrors.send(*to, Lane::Control, &message)?;
                 }
             } else if self.mirrors.is_joined(*to) {
                 link.news_due = Some(now + link.news_wait);

@@ -216,8 +216,9 @@ impl RemoteModel for Exchange {
             relayed: false,
             tightness: Tightness::NONE,
         };
-        let mut frame = Vec::with_capacity(room.min(1 << 16));
         let changes = self.cutting.changes(source);
+        let value_bytes = (changes.len() as f64 * self.format.bytes_per_value()) as usize;
+        let mut frame = Vec::with_capacity(value_bytes + FRAME_BYTES_BESIDE_VALUES);
         encode_bulk(&header, changes, self.format, &mut frame);
 
         let updates = changes.len() as u64;
@@ -586,6 +587,9 @@ fn round(changed: &mut Changed, format: ValueFormat, next: &mut Changed, start: 
         }
     }
 }
+
+/// More than the headers of a frame, and the indexes of one whose changes are consecutive.
+const FRAME_BYTES_BESIDE_VALUES: usize = 256;
 
 /// The number of changes that are rounded together: they and their rounding errors fit into a core's cache.
 const ROUNDED_AT_ONCE: usize = 4 << 10;

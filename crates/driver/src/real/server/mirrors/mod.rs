@@ -34,6 +34,7 @@ use crate::real::node::context::NodeContext;
 use crate::recorder::LinkCounters;
 use gaia_certificates::{Proof, Refusal};
 use gaia_core::link::IP_UDP_HEADER_BYTES;
+use gaia_core::session::Message;
 use gaia_core::topology::Address;
 use gaia_core::types::{DcId, Lane, NodeId, ServerId};
 use gaia_quic::{
@@ -242,9 +243,9 @@ impl Mirrors {
         &mut self,
         to: DcId,
         lane: Lane,
-        message: Bytes,
+        message: &Message,
     ) -> Result<(), RealError> {
-        Ok(self.transport.send(to, self.own.shard, lane, message)?)
+        Ok(self.transport.send_parts(to, self.own.shard, lane, message.to_parts())?)
     }
 
     /// Whether a mirror is connected.

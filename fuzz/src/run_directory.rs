@@ -1,6 +1,7 @@
 //! What `gaia report` reads of a run directory, which may come from elsewhere, and the pages that it makes of that: the
 //! summary, a zero byte, the lines of progress.
 
+use gaia_core::sync::{AspConfig, Axes, RemoteSync};
 use gaia_report::{Comparison, Paint, RunDirectory, comparison_block, run_block, write_run_pages};
 use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, LinkRecord, MetricRecord, Progress,
@@ -109,6 +110,7 @@ fn summary() -> Summary {
         version: "0.1.0".into(),
         local_sync: "bsp".into(),
         remote_sync: "asp".into(),
+        axes: Some(Axes::of(&RemoteSync::Asp(AspConfig::default()))),
         remote_sync_reason: None,
         wan: "pair".into(),
         bandwidth_scale: 1.0,

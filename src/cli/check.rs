@@ -277,9 +277,10 @@ fn remote(plan: &Plan) -> String {
                 Overlap::Clocks(clocks) => format!("{clocks} of them overlapped"),
             };
             let density = 100.0 * config.density;
-            let quorum = match config.has_quorum() {
-                true => format!(", {} % of the parts", 100.0 * config.quorum),
-                false => String::new(),
+            let quorum = if config.has_quorum() {
+                format!(", {} % of the parts", 100.0 * config.quorum)
+            } else {
+                String::new()
             };
             format!(
                 "local-steps, {steps} clocks per round, {overlap}, {density} % of the changes, {values}{quorum}"

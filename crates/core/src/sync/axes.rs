@@ -100,7 +100,7 @@ impl Axes {
             }
             RemoteSync::LocalSteps(local_steps) => {
                 let scheduling = match local_steps.overlap {
-                    Overlap::Clocks(0) => Scheduling::Synchronous,
+                    Overlap::Clocks(0) if !local_steps.has_quorum() => Scheduling::Synchronous,
                     Overlap::Clocks(_) | Overlap::Auto => Scheduling::Bounded,
                 };
                 (Optimisation::Decentralised, scheduling, Communication::Homes)

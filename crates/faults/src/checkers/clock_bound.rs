@@ -54,7 +54,6 @@ impl Checker for ClockBound {
                 "{worker} reads at clock {read}, but its data center is at {own}: the bound is {local}"
             ));
         }
-        check_quorum(view, server, read)?;
         let least = least_of_others(view, read);
         let others = others(view, server);
         let others = others.into_iter().filter(|dc| !view.inactive.contains(dc));
@@ -109,28 +108,6 @@ fn mirror_clock(frame: &[u8]) -> Option<Clock> {
         Ok(ControlMessage::MirrorClock { clock, .. }) => Some(clock),
         _ => None,
     }
-}
-
-/// Checks that a quorum of data centers has begun the last round that must be finished before a read at a clock.
-fn check_quorum(view: &View<'_>, server: ServerId, read: Clock) -> Result<(), Broken> {
-    let RemoteSync::LocalSteps(config) = &view.plan.remote else { return Ok(()) };
-    if !config.has_quorum() || config.fragments != 1 {
-        return Ok(());
-    }
-    // A copy is ready at the clock of rounds, which counts the clocks that a data center has skipped.
-    let rounds = |dc: DcId| view.server(ServerId { dc, shard: server.shard }).copy_ready();
-    let ahead = read.ahead_of(clock_of(view, server, server.dc));
-    let least = (rounds(server.dc).0 + ahead).saturating_sub(config.most_overlap());
-    let least = Clock(least / config.steps * config.steps);
-
-    let needed = config.quorum_of(view.plan.topology.data_centers.len());
-    let begun = view.plan.topology.dc_ids().filter(|dc| rounds(*dc) >= least).count();
-    if begun < needed {
-        return Err(format!(
-            "{server} answers a read at clock {read}, but {begun} data centers have begun round {least}, and a quorum is {needed}"
-        ));
-    }
-    Ok(())
 }
 
 /// The clock that all other data centers must have finished before a read at a clock.

@@ -64,12 +64,6 @@ impl FaultInjector {
     /// The remote model that servers run.
     pub(crate) fn remote(&self, remote: &RemoteSync) -> RemoteSync {
         let mut remote = remote.clone();
-        if let RemoteSync::LocalSteps(rounds) = &mut remote
-            && self.has(Bug::IgnoresQuorum)
-            && rounds.has_quorum()
-        {
-            rounds.quorum = f64::MIN_POSITIVE;
-        }
         if let RemoteSync::Asp(asp) = &mut remote {
             match self.bug {
                 Some(Bug::IgnoresMirrorClock) => asp.mirror_clock = Brake::Off,

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod delay;
+mod quorum;
 mod ring;
 mod servers;
 mod sized;
@@ -61,7 +62,8 @@ impl Context<'_, '_> {
     }
 }
 
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 8] = [
+    quorum::check,
     delay::check,
     ring::check,
     ring::check_wan,

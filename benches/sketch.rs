@@ -11,7 +11,7 @@
 //! half of their energy common to all data centers.
 //!
 //! About a minute: `cargo bench --bench sketch`.
-#![allow(clippy::disallowed_types, clippy::print_stdout, reason = "a bench measures and prints")]
+#![allow(clippy::print_stdout, reason = "a bench measures and prints")]
 
 use gaia_core::codec::{Changes, ValueFormat, encoded_len, quantise};
 use gaia_core::significance::Largest;

@@ -12,7 +12,11 @@
 //! the fewest bytes among those with as many clocks. Without MNIST (`GAIA_DATA_DIR`) it takes synthetic classes, and says so.
 //!
 //! About ten minutes; one setting and one rate: `cargo bench --bench low_rank -- "low rank 4 bf16" 0.05`.
-#![allow(clippy::disallowed_types, clippy::print_stdout, reason = "a bench measures and prints")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a bench finds its data and prints"
+)]
 
 mod low_rank;
 mod outer;

@@ -13,8 +13,8 @@ use flate2::write::GzEncoder;
 use gaia_core::application::Application;
 use gaia_core::types::{Clock, Seed, TableRows};
 use gaia_data::{
-    self, DataError, hold_out, read_cifar, read_docword, read_idx, read_libsvm, read_movielens,
-    read_vocabulary, split, synthetic,
+    self, DataError, OwnData, StandIn, hold_out, read_cifar, read_docword, read_idx, read_libsvm,
+    read_movielens, read_vocabulary, split, synthetic,
 };
 use gaia_ml::apps::{AppConfig, RatingGenerator};
 use gaia_ml::config::Split;
@@ -413,6 +413,38 @@ fn every_image_is_used_as_the_network_sees_it() {
         let (_, work) = app.task(0, Seed(1)).iterate(Clock(0), &model).unwrap();
         assert_eq!(work.examples, 3);
         assert!(app.evaluate(&model).unwrap().objective.is_finite(), "{kind}");
+    }
+}
+
+/// What a coordinator without data chooses a remote model by.
+#[test]
+fn generated_data_that_stands_in_for_what_others_have_makes_a_model_of_the_same_shape() {
+    for (kind, keys) in [
+        (
+            "matrix-factorization",
+            "rank = 3\ndata.synthetic = {users = 60, items = 40, ratings = 900}",
+        ),
+        ("softmax-regression", "data.synthetic = {classes = 3, features = 7, examples = 90}"),
+        ("perceptron", "hidden = [5]\ndata.synthetic = {classes = 3, features = 7, examples = 90}"),
+        (
+            "convolutional-network",
+            "data.synthetic = {classes = 3, channels = 2, side = 12, examples = 90}",
+        ),
+        ("logistic-regression", "data.synthetic = {features = 50, examples = 90}"),
+        ("topic-model", "topics = 3\ndata.synthetic = {vocabulary = 30, documents = 90}"),
+    ] {
+        let keys = toml::Deserializer::parse(keys).expect("TOML");
+        let config = AppConfig::deserialize(kind, keys).expect("good keys");
+        let homes = homes(&[1, 1]);
+        let data = OwnData::read(Some(&config), &homes, 0..2, Seed(1), None).expect("data");
+        let summaries = data.summaries();
+        let app = data.into_application(&summaries).expect("an application");
+
+        let StandIn { config, share } =
+            gaia_data::stand_in(&config, &summaries, app.layout()).expect("a built-in kind");
+        assert!(config.is_generated() && share > 0.99, "{kind}: {share}");
+        let other = gaia_data::build(Some(&config), &homes, Seed(2)).expect("an application");
+        assert_eq!(app.layout().tables(), other.layout().tables(), "{kind}");
     }
 }
 

@@ -56,15 +56,15 @@ pub fn decide(
         return Ok(Decided { remote: only.clone(), reason: format!("{found} {why}") });
     }
 
-    let trial = Trial { plan, application, threads, on_step: &on_step };
+    let trials = Trials { plan, application, threads, on_step: &on_step };
     let share = affordable(facts.parameters * facts.data_centers);
     let clocks_of = |clocks: f64| (clocks * share).round() as u64;
-    let short = trial.run(&remotes, clocks_of(SHORT_CLOCKS))?;
+    let short = trials.run(&remotes, clocks_of(SHORT_CLOCKS))?;
     let finalists = finalists(&short.rows, &remotes);
     let (settings, clocks) = (remotes.len(), short.budget_clocks);
     let mut tried = format!("Of {settings} settings, each simulated for up to {clocks} clocks");
     let last = if finalists.len() > 1 {
-        let long = trial.run(&finalists, clocks_of(LONG_CLOCKS))?;
+        let long = trials.run(&finalists, clocks_of(LONG_CLOCKS))?;
         tried += &format!(", the best {} for up to {}", finalists.len(), long.budget_clocks);
         long
     } else {
@@ -85,14 +85,14 @@ pub fn decide(
 }
 
 /// Short simulations of a run.
-struct Trial<'a, F> {
+struct Trials<'a, F> {
     plan: &'a Plan,
     application: &'a Arc<dyn Application>,
     threads: usize,
     on_step: &'a F,
 }
 
-impl<F: Fn(&Step<'_>) + Sync> Trial<'_, F> {
+impl<F: Fn(&Step<'_>) + Sync> Trials<'_, F> {
     /// Simulates the run with each of these settings.
     fn run(&self, remotes: &[RemoteSync], budget: u64) -> Result<PlanFile, PlannerError> {
         let candidates = remotes.iter().map(|remote| Candidate {

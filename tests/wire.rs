@@ -150,7 +150,7 @@ fn sealed_nonsense_is_refused_by_name() {
         let error = refuse_bulk(&frame).to_string();
         assert!(error.contains(expect), "{error}");
     };
-    check(6, 11, "bulk kind 11");
+    check(6, 13, "bulk kind 13");
     check(22, 7, "tightness 7");
     check(7, 5, "value format 5");
     check(7, 2, "found 6 bytes of values, expected 4");

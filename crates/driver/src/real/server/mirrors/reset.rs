@@ -29,19 +29,25 @@ pub(super) fn endpoint_config(credentials: &Credentials) -> EndpointConfig {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, IoSliceMut};
     use std::net::{SocketAddr, UdpSocket};
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
     use std::time::Duration;
 
     use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+    use quinn::udp::{RecvMeta, Transmit};
     use quinn::{
-        ClientConfig, Connection, ConnectionError, Endpoint, ServerConfig, TokioRuntime,
-        TransportConfig,
+        AsyncUdpSocket, ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig,
+        Runtime as _, ServerConfig, TokioRuntime, TransportConfig, UdpPoller,
     };
     use rustls::pki_types::UnixTime;
     use tokio::runtime::Runtime;
 
     use super::*;
     use gaia_certificates::{Authority, Identity, SERVER_NAME, Validity, accepting, connecting};
+    use gaia_core::types::Bandwidth;
+    use gaia_quic::datagram_discovery;
 
     struct Pair {
         oregon: Credentials,
@@ -68,19 +74,107 @@ mod tests {
             Endpoint::new(own, Some(config), socket, Arc::new(TokioRuntime)).unwrap()
         }
 
-        async fn dial(&self, to: SocketAddr) -> (Endpoint, Connection) {
+        /// Connects over a path that loses each datagram of more than `largest` bytes.
+        async fn dial(&self, to: SocketAddr, largest: usize) -> (Endpoint, Connection) {
             let tls = connecting(&self.oregon, self.tokyo.identity());
             let tls = QuicClientConfig::try_from(tls).unwrap();
             let mut config = ClientConfig::new(Arc::new(tls));
             let mut transport = TransportConfig::default();
             transport.keep_alive_interval(Some(Duration::from_millis(20)));
             transport.max_idle_timeout(Some(Duration::from_secs(100).try_into().unwrap()));
+            transport.mtu_discovery_config(Some(datagram_discovery(Bandwidth::from_mbit(1e3))));
             config.transport_config(Arc::new(transport));
-            let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+            let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+            let socket = TokioRuntime.wrap_udp_socket(socket).unwrap();
+            let socket = Arc::new(Narrow { socket, largest });
+            let own = EndpointConfig::default();
+            let runtime = Arc::new(TokioRuntime);
+            let endpoint = Endpoint::new_with_abstract_socket(own, None, socket, runtime).unwrap();
             let connecting = endpoint.connect_with(config, to, SERVER_NAME).unwrap();
             (endpoint, connecting.await.unwrap())
         }
     }
+
+    /// A socket whose path loses large datagrams, as a queue that is smaller than one of them does.
+    #[derive(Debug)]
+    struct Narrow {
+        socket: Arc<dyn AsyncUdpSocket>,
+        largest: usize,
+    }
+
+    impl AsyncUdpSocket for Narrow {
+        fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
+            self.socket.clone().create_io_poller()
+        }
+
+        fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+            let bytes = transmit.segment_size.unwrap_or(transmit.contents.len());
+            if bytes > self.largest { Ok(()) } else { self.socket.try_send(transmit) }
+        }
+
+        fn poll_recv(
+            &self,
+            cx: &mut Context<'_>,
+            buffers: &mut [IoSliceMut<'_>],
+            meta: &mut [RecvMeta],
+        ) -> Poll<io::Result<usize>> {
+            self.socket.poll_recv(cx, buffers, meta)
+        }
+
+        fn local_addr(&self) -> io::Result<SocketAddr> {
+            self.socket.local_addr()
+        }
+
+        fn max_transmit_segments(&self) -> usize {
+            self.socket.max_transmit_segments()
+        }
+
+        fn max_receive_segments(&self) -> usize {
+            self.socket.max_receive_segments()
+        }
+
+        fn may_fragment(&self) -> bool {
+            false
+        }
+    }
+
+    /// The datagrams of a connection over a path that carries those of up to `largest` bytes, once they are of `expected`
+    /// bytes and 4 MB have arrived in them.
+    async fn datagrams_over(largest: usize, expected: std::ops::RangeInclusive<u16>) -> u16 {
+        let pair = Pair::new();
+        let listening = pair.listen(([127, 0, 0, 1], 0).into()).await;
+        let at = listening.local_addr().unwrap();
+        let taken = tokio::spawn(async move {
+            let connection = listening.accept().await.unwrap().await.unwrap();
+            let mut stream = connection.accept_uni().await.unwrap();
+            (stream.read_to_end(BYTES).await.unwrap().len(), listening, connection)
+        });
+
+        let (_endpoint, connection) = pair.dial(at, largest).await;
+        while !expected.contains(&connection.stats().path.current_mtu) {
+            assert_eq!(connection.close_reason(), None);
+            tokio::task::yield_now().await;
+        }
+        let mut stream = connection.open_uni().await.unwrap();
+        stream.write_all(&vec![7; BYTES]).await.unwrap();
+        stream.finish().unwrap();
+        assert_eq!(taken.await.unwrap().0, BYTES);
+        connection.stats().path.current_mtu
+    }
+
+    #[tokio::test]
+    async fn datagrams_are_as_large_as_a_path_carries_and_ten_of_them_leave_at_once() {
+        let most = DATAGRAM_BYTES_PROBED_MAX;
+        assert_eq!(datagrams_over(usize::MAX, most..=most).await, most);
+    }
+
+    #[tokio::test]
+    async fn datagrams_stay_small_on_a_path_that_loses_large_ones() {
+        let found = datagrams_over(1_472, 1_400..=1_472).await;
+        assert!((1_400..=1_472).contains(&found), "{found}");
+    }
+
+    const BYTES: usize = 4 << 20;
 
     #[test]
     fn a_mirror_learns_of_a_kill_from_the_next_process_at_the_address() {
@@ -93,7 +187,7 @@ mod tests {
             first.spawn(async move { listening.accept().await.unwrap().await.unwrap() })
         };
 
-        let (_endpoint, connection) = own.block_on(pair.dial(at));
+        let (_endpoint, connection) = own.block_on(pair.dial(at, usize::MAX));
         let accepted = first.block_on(taken).unwrap();
 
         // The end of the runtime ends all tasks that could close the connection.

@@ -128,7 +128,7 @@ fn print_verdict(target: f64, tried: &[Tried]) {
         Some(least) if least <= RATIO_MAX => "kept",
         _ => "not kept",
     };
-    let least = least.map_or("none".to_owned(), |least| format!("{least:.2}"));
+    let least = least.map_or_else(|| "none".to_owned(), |least| format!("{least:.2}"));
     println!("  {verdict}: the least ratio is {least}, at most {RATIO_MAX} is the rule");
 }
 

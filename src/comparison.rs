@@ -3,7 +3,7 @@
 use gaia_config::{ConfigError, Plan, RunFile};
 use gaia_core::coordinator::{Held, StopReason, StopRules, target_of};
 use gaia_driver::Outcome;
-use gaia_report::{Comparison, held};
+use gaia_report::{Comparison, held, held_at_the_end};
 
 /// The runs of a comparison, all of them checked before the first one starts.
 ///
@@ -144,9 +144,8 @@ impl Reached {
     /// `None` of a run without an evaluation.
     fn by(outcome: &Outcome) -> Option<Self> {
         let Outcome { summary, progress, .. } = outcome;
-        let held = held(progress);
-        let objective = held.mean(progress.iter().rev().map(|progress| progress.objective))?;
-        Some(Self { objective, held, clocks: summary.clocks })
+        let objective = held_at_the_end(progress)?;
+        Some(Self { objective, held: held(progress), clocks: summary.clocks })
     }
 
     /// Stops a run that holds the same, or has had several times the clocks for it.

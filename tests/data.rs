@@ -716,7 +716,7 @@ fn settings_of_data_centers_that_do_not_fit_are_refused() {
     check(
         "matrix-factorization",
         format!("path = '{own}'"),
-        "app.data.source is synthetic, expected the format of the files",
+        "expected no path beside source = \"synthetic\", or source = \"movielens\"",
     );
 
     let data = format!("at.dc-0.path = '{}', at.dc-1.path = '{}'", at("words-0"), at("words-1"));

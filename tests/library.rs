@@ -213,6 +213,7 @@ fn equal_runs_take_equal_times_by_one_rule_and_are_said_to_be_the_same() {
         assert_eq!((run.row.times_lan, run.row.speedup_vs_bsp), (Some(1.0), Some(1.0)));
     }
     let block = comparison_block(&compared, None, Paint::Plain);
+    assert!(block.contains("what BSP on the LAN held at its end, not settled"), "{block}");
     assert!(block.contains("On lan, bsp and ssp are one and the same run"), "{block}");
 }
 

@@ -35,9 +35,9 @@ pub(super) fn compare(
 
     let application = bench.application(&plan.reference)?;
     terminal.note(&application.describe());
-    for variant in &plan.variants {
-        check_memory(&variant.plan, application.as_ref(), terminal)?;
-    }
+    let variants = plan.variants.iter().chain([&plan.reference]);
+    let plans: Vec<_> = variants.map(|variant| &variant.plan).collect();
+    check_memory(&plans, application.as_ref(), terminal)?;
     let workers = reference.topology.workers();
     let comparison = plan.run(|variant| {
         let own = variant.plan.topology.workers();
@@ -58,7 +58,7 @@ pub(super) fn compare(
     if bench.interrupted.load(Ordering::Relaxed) {
         let (ran, planned) = (comparison.runs.len(), plan.variants.len() + 1);
         terminal.note(&format!(
-            "interrupted: {ran} of {planned} runs are compared, of which the last has ended early"
+            "interrupted: {ran} of {planned} runs are compared, and the last of them may have ended early"
         ));
         return Ok(Done::Interrupted);
     }

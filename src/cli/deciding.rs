@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::memory::check_memory;
 use super::training::live_mode;
 use super::{Failure, RunFlags, Terminal};
 use crate::applications::{Applications, build_with};
@@ -31,6 +32,7 @@ pub(super) fn decided(
         build_with(applications, &trial, 0..plan.topology.workers())
             .map_err(|error| Failure::data(error, file))?
     };
+    check_memory(&[&trial], application.as_ref(), terminal)?;
     let decided = {
         let _line = Waiting::new(live_mode(&run.output), "chooses the remote model");
         gaia_planner::decide(&trial, &application, processors(), |_| {})

@@ -7,27 +7,36 @@ use gaia_core::types::ByteSize;
 use gaia_ml::apps::AppConfig;
 use gaia_planner::Memory;
 
-/// Refuses a run in this process whose copies of the model alone are more than the memory that is free, and says so of one
-/// that may need more than that.
+/// Refuses a run in this process whose servers have copies of the model that are more than the memory that is free, and says
+/// so of one that may need more than that.
+///
+/// Workers are left out of the least, since they may read few rows, and sparse tables, of which servers make rows as they
+/// are read.
 ///
 /// # Errors
 /// Where the run cannot fit.
 pub(super) fn check_memory(
-    plan: &Plan,
+    plans: &[&Plan],
     application: &dyn Application,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let Some(free) = gaia_data::free_memory() else { return Ok(()) };
-    let parameters = application.layout().parameters();
-    let Memory { all, least, .. } = Memory::of(plan, parameters, application.momentum());
+    let layout = application.layout();
+    let dense = layout.dense_parameters();
+    let parameters = layout.parameters();
 
-    if least > free {
-        return Err(Failure::usage(too_large(plan, parameters, (least, free))));
+    let mut most = 0;
+    for plan in plans {
+        let least = plan.topology.data_centers.len() as u64 * 4 * dense as u64;
+        if least > free {
+            return Err(Failure::usage(too_large(plan, dense, (least, free))));
+        }
+        most = most.max(Memory::of(plan, parameters, application.momentum()).all);
     }
-    if all > free {
+    if most > free {
         terminal.note(&format!(
             "the run may hold {} of parameters, and {} of memory are free",
-            ByteSize(all),
+            ByteSize(most),
             ByteSize(free)
         ));
     }
@@ -39,12 +48,10 @@ fn too_large(plan: &Plan, parameters: usize, (least, free): (u64, u64)) -> Strin
     let smaller =
         size.map_or_else(|| "a smaller model".into(), |key| format!("a smaller app.{key}"));
     format!(
-        "a model of {parameters} parameters takes at least {} over {} data centers and {} workers on this machine, where {} \
-         of memory are free; expected {smaller}, fewer topology.data_center or topology.defaults.workers, or `gaia node` on \
-         several machines",
+        "a model of {parameters} parameters takes at least {} in {} data centers on this machine, where {} of memory are free; \
+         expected {smaller}, fewer topology.data_center, or `gaia node` on several machines",
         ByteSize(least),
         plan.topology.data_centers.len(),
-        plan.topology.workers(),
         ByteSize(free),
     )
 }

@@ -27,6 +27,7 @@ mod terminal;
 mod train;
 mod trained;
 mod training;
+mod trivial;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -50,7 +50,7 @@ pub(super) fn train(
         let workers = 0..if is_real { 0 } else { plan.topology.workers() };
         build_with(applications, &plan, workers).map_err(|error| Failure::data(error, &file))?
     };
-    check_memory(&plan, application.as_ref(), terminal)?;
+    check_memory(&[&plan], application.as_ref(), terminal)?;
     let from = match resume {
         Resume::From(path) => Some(checkpoints(&plan, application.as_ref(), path).read(path)?),
         Resume::Auto | Resume::Never => None,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::trivial::trivial;
 use super::{Failure, LogFormat, OutputFlags, Terminal};
 use gaia_checkpoint::{Keeper, LogFolder};
 use gaia_config::{DriverKind, Plan};
@@ -76,7 +77,7 @@ pub(super) fn carry_out_with(
     directory.write("run.toml", plan.to_toml())?;
     let mut recorder = recorder(plan, application.as_ref(), directory, output)?;
     let outcome = run(&mut recorder);
-    finish(directory, plan, recorder, outcome)
+    finish(directory, plan, application.as_ref(), recorder, outcome)
 }
 
 /// As [`carry_out`], with checkpoints. If the run continues from one, `progress.jsonl` is rewritten from its contents.
@@ -91,11 +92,12 @@ pub(super) fn carry_out_kept(
     let mut recorder = recorder(plan, application.as_ref(), directory, output)?;
     match gaia_driver::run_kept(plan, application, &mut recorder, keeper) {
         Ok(Ending::Finished(outcome)) => {
-            let outcome = finish(directory, plan, recorder, Ok(*outcome))?;
+            let outcome = finish(directory, plan, application.as_ref(), recorder, Ok(*outcome))?;
             Ok(Ending::Finished(Box::new(outcome)))
         }
         Ok(Ending::Interrupted { clock, checkpoint, outcome }) => {
-            let outcome = Box::new(finish(directory, plan, recorder, Ok(*outcome))?);
+            let outcome =
+                Box::new(finish(directory, plan, application.as_ref(), recorder, Ok(*outcome))?);
             Ok(Ending::Interrupted { clock, checkpoint, outcome })
         }
         Err(error) => {
@@ -124,11 +126,13 @@ pub(super) fn live_mode(output: &OutputFlags) -> LiveMode {
 fn finish(
     directory: &RunDirectory,
     plan: &Plan,
+    application: &dyn Application,
     recorder: Recorder,
     outcome: Result<Outcome, RunError>,
 ) -> Result<Outcome, Failure> {
     let progress = recorder.finish()?;
-    let outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
+    let mut outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
+    outcome.summary.trivial = trivial(application, outcome.summary.metric.value);
     let Outcome { summary, progress, highlights, .. } = &outcome;
     directory.write_model(&outcome.model_files(plan))?;
     write_run(directory, &plan.to_toml(), progress, summary, highlights)?;

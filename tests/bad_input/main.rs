@@ -936,8 +936,8 @@ fn a_model_that_no_memory_can_hold_is_refused_before_it_is_allocated() {
                topology.file = \"gaia-2016-ec2-all\"\nsync.remote.model = \"asp\"\nstop.clocks = 1\n";
     std::fs::write(folder.path().join("run.toml"), run).unwrap();
 
-    // 1.6 thousand million parameters, in eleven data centers and 22 workers.
-    if gaia_data::free_memory().is_none_or(|free| free > 33 * 4 * 1_600_000_000) {
+    // 1.6 thousand million parameters, in eleven data centers.
+    if gaia_data::free_memory().is_none_or(|free| free > 11 * 4 * 1_600_000_000) {
         eprintln!("skipped: this machine can hold the model");
         return;
     }

@@ -160,7 +160,7 @@ fn a_comparison_ends_in_a_table() {
     let runs = [WAN_TAP, WAN_ASP, LAN_BSP, WAN_SSP, WAN_BSP].map(sample::run).to_vec();
     let block = comparison_block(&Comparison::new(runs), None, Paint::Plain);
     insta::assert_snapshot!(check(block), @r#"
-    Target objective 0.71: what BSP on the LAN held when it had settled
+    Target objective 0.71: the objective that the run file sets
 
            to target  vs BSP  vs LAN  WAN sent      cost  barrier  mirror  bandw.
     lan

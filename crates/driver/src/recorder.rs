@@ -9,7 +9,7 @@ use super::copies::{CopyEvaluations, EvaluationData};
 use super::parting::{Look, Lost, Parting};
 use super::server_stats::{ServerStats, conserved};
 use gaia_config::{Decision, EvaluatePlace, Plan};
-use gaia_core::application::{Application, Direction, Evaluation, TrivialPredictor};
+use gaia_core::application::{Application, Evaluation};
 use gaia_core::coordinator::StopReason;
 use gaia_core::server::{Divergence, LinkStats};
 use gaia_core::sync::{Axes, WaitReason};
@@ -18,7 +18,6 @@ use gaia_core::types::{Clock, DcId, Instant, Persist, Restorer, Saved, Saver, St
 use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, GuardRecord, HomeEvaluation, LinkRecord,
     MembershipChange, MembershipRecord, MetricRecord, PartedRecord, Progress, Summary,
-    TrivialRecord,
 };
 
 /// The traffic of one directed link, counted by the driver's network.
@@ -231,7 +230,7 @@ impl RunRecorder {
             },
             objective: run.objective,
             metric: MetricRecord { name: application.metric().name.into(), value: run.metric },
-            trivial: trivial(application, run.metric),
+            trivial: None,
             at_home: self.at_home(results),
             wan_bytes: link_counters.iter().map(|link| link.bytes).sum(),
             wan_cost_usd: links.iter().fold(0.0, |sum, link| sum + link.cost_usd),
@@ -424,23 +423,6 @@ impl Target {
     fn at(progress: &Progress) -> Self {
         Self { time_s: progress.time_s, clock: progress.clock, wan_bytes: progress.wan_bytes }
     }
-}
-
-/// The predictor that a model with this metric must beat. `None` where the application has none, or cannot evaluate it: a
-/// run that has ended does not fail for it.
-fn trivial(application: &dyn Application, metric: f64) -> Option<TrivialRecord> {
-    let TrivialPredictor { name, evaluation } = application.trivial_predictor().ok()??;
-    let (own, error) = match application.metric().direction {
-        Direction::Higher => (1.0 - metric, 1.0 - evaluation.metric),
-        Direction::Lower => (metric, evaluation.metric),
-    };
-    let error_removed = 1.0 - own / error;
-    error_removed.is_finite().then(|| TrivialRecord {
-        name: name.into(),
-        objective: evaluation.objective,
-        metric: evaluation.metric,
-        error_removed,
-    })
 }
 
 fn brakes(all_server_stats: &[ServerStats]) -> BrakeRecord {

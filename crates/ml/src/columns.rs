@@ -21,11 +21,15 @@ pub trait DataSource: Copy + Default + PartialEq {
     fn of_path(path: &Path) -> &'static str;
 }
 
-/// The formats that the name of a file can say: its ending, without regard to case and to `.gz` after it.
+/// The name of a file or a folder, without regard to case and to `.gz` at its end.
+pub(crate) fn named(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    name.strip_suffix(".gz").unwrap_or(&name).to_owned()
+}
+
+/// The ending of such a name, which says the format of some files.
 pub(crate) fn ending(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
-    name.rsplit_once('.').map(|(_, ending)| ending.to_owned())
+    named(path).rsplit_once('.').map(|(_, ending)| ending.to_owned())
 }
 
 /// Which columns are read of files of columns.

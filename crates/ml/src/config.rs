@@ -195,9 +195,7 @@ impl<S: DataSource, G: Clone + Default> DataConfig<S, G> {
         if self.source != S::default() && self.path.is_none() && self.at.is_empty() {
             return Err(ConfigError::new("data.path", "missing", "the path of the data files"));
         }
-        if self.path.is_some() && self.at.is_empty() {
-            self.validate_path("data")?;
-        }
+        self.validate_path("data")?;
         self.validate_shares("data", splits)?;
         for name in self.at.keys() {
             let (own, table) = (self.in_data_center(name), format!("data.at.{name}"));

@@ -63,7 +63,8 @@ pub fn decide(
     let finalists = finalists(&short.rows, &remotes);
     let (settings, clocks) = (remotes.len(), short.budget_clocks);
     let mut tried = format!("Of {settings} settings, each simulated for up to {clocks} clocks");
-    let last = if finalists.len() > 1 {
+    let longer = clocks_of(LONG_CLOCKS).min(plan.stop.clocks.unwrap_or(u64::MAX));
+    let last = if finalists.len() > 1 && longer > clocks {
         let long = trials.run(&finalists, clocks_of(LONG_CLOCKS))?;
         tried += &format!(", the best {} for up to {}", finalists.len(), long.budget_clocks);
         long

@@ -13,9 +13,6 @@ pub struct Memory {
     pub worker: u64,
     /// Of all servers and workers.
     pub all: u64,
-    /// Of all servers and workers at the least, however sparse changes are: a copy of the model in each data center, and one
-    /// in each worker.
-    pub least: u64,
 }
 
 impl Memory {
@@ -30,12 +27,10 @@ impl Memory {
             BYTES * (2 + usize::from(plan.remote.guard().is_some())) as f64 * parameters as f64;
 
         let (servers, workers) = (topology.servers() as f64, topology.workers() as f64);
-        let copies = topology.data_centers.len() as f64 + workers;
         Self {
             server: server as u64,
             worker: worker as u64,
             all: (servers * server + workers * worker) as u64,
-            least: (copies * BYTES * parameters as f64) as u64,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use gaia_core::coordinator::{Held, StopRules};
+use gaia_core::coordinator::{Held, StopRules, target_of};
 use gaia_core::sync::RemoteSync;
 use gaia_telemetry::{Progress, Summary};
 
@@ -137,12 +137,13 @@ impl Comparison {
 
     /// Where the target comes from, in a sentence without a full stop.
     pub fn definition(&self) -> String {
-        let Some(lan) = self.lan_baseline().filter(|_| self.target_objective.is_some()) else {
-            return match self.target_objective {
-                Some(_) => "the objective that the run file sets".into(),
-                None => "each run's own stop rule".into(),
-            };
+        let Some(target) = self.target_objective else { return "each run's own stop rule".into() };
+        let Some(lan) = self.lan_baseline() else {
+            return "the objective that the run file sets".into();
         };
+        if held_at_the_end(&lan.progress).map(target_of) != Some(target) {
+            return "the objective that the run file sets".into();
+        }
         match lan.row.summary.stopped_by.as_str() {
             "converged" => "what BSP on the LAN held when it had settled".into(),
             "objective" => "what BSP on the LAN held at the objective of the run file".into(),
@@ -157,12 +158,17 @@ pub fn held(baseline: &[Progress]) -> Held {
     Held(HELD_MAX.min(baseline.len() as u64))
 }
 
+/// The mean of the last evaluations of BSP on the LAN. `None` without an evaluation.
+pub fn held_at_the_end(baseline: &[Progress]) -> Option<f64> {
+    held(baseline).mean(baseline.iter().rev().map(|progress| progress.objective))
+}
+
 /// Says when BSP on the LAN, which has set the target, met it first: by the rule that holds for all other runs.
 fn judge_baseline(runs: &mut [(Summary, Vec<Progress>)]) {
     let Some(objective) = common_target(runs) else { return };
     let is_baseline = |(summary, _): &&mut (Summary, Vec<Progress>)| is_bsp_on(summary, LAN);
     let Some((summary, progress)) = runs.iter_mut().find(is_baseline) else { return };
-    if summary.target_objective.is_some() {
+    if held_at_the_end(progress).map(target_of) != Some(objective) {
         return;
     }
 
@@ -203,9 +209,14 @@ fn ratio(numerator: Option<f64>, denominator: Option<f64>) -> Option<f64> {
     (denominator > 0.0).then(|| numerator / denominator)
 }
 
-/// The target of the runs that have one. `None` where they differ.
+/// The target of the runs that have one. `None` where they differ. BSP on the LAN sets the target of the others, whatever
+/// objective has ended it.
 fn common_target(runs: &[(Summary, Vec<Progress>)]) -> Option<f64> {
-    let mut targets = runs.iter().filter_map(|(summary, _)| summary.target_objective);
+    let is_other = |(summary, _): &&(Summary, Vec<Progress>)| !is_bsp_on(summary, LAN);
+    let others =
+        runs.iter().filter(is_other).any(|(summary, _)| summary.target_objective.is_some());
+    let runs = runs.iter().filter(|run| !others || is_other(run));
+    let mut targets = runs.filter_map(|(summary, _)| summary.target_objective);
     let first = targets.next()?;
     targets.all(|target| target == first).then_some(first)
 }

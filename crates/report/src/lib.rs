@@ -21,7 +21,7 @@ mod terminal;
 mod text;
 mod verdicts;
 
-pub use comparison::{CompareRow, ComparedRun, Comparison, ComparisonFile, held};
+pub use comparison::{CompareRow, ComparedRun, Comparison, ComparisonFile, held, held_at_the_end};
 pub use directory::{ProgressLog, ReportError, RunDirectory, RunRecord, to_json};
 pub use live::{DcPlan, Live, LiveMode, LivePlan, Recorder, Waiting};
 pub use terminal::{

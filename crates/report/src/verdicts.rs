@@ -29,13 +29,15 @@ fn identical(comparison: &Comparison, wan: &str) -> Vec<String> {
     sets.iter().filter(|set| set.len() > 1).map(said).collect()
 }
 
-/// Whether two runs have gone alike for as long as both lasted.
+/// Whether two runs have gone alike to the end of both, or until the shorter one met the target.
 fn are_alike(one: &ComparedRun, other: &ComparedRun) -> bool {
     let (shorter, longer) = match one.progress.len() <= other.progress.len() {
-        true => (&one.progress, &other.progress),
-        false => (&other.progress, &one.progress),
+        true => (one, other),
+        false => (other, one),
     };
-    !shorter.is_empty() && longer.starts_with(shorter)
+    let is_whole = shorter.progress.len() == longer.progress.len()
+        || shorter.row.summary.stopped_by == "objective";
+    is_whole && !shorter.progress.is_empty() && longer.progress.starts_with(&shorter.progress)
 }
 
 /// How the fastest of the other models compares with BSP, in a sentence. `None` where there is nothing to compare.

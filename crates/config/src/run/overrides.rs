@@ -68,7 +68,7 @@ impl Override {
             Value::Table(table) => {
                 let same = table.get(last).is_some_and(|old| old.node.as_str() == value.as_str());
                 if !same {
-                    self.forget_settings(table);
+                    self.forget_settings(value.as_str(), table);
                 }
                 table.insert(last.clone(), Entry { key: span, node: value });
                 Ok(())
@@ -85,9 +85,9 @@ impl Override {
     }
 
     /// Removes from the table of this choice the settings of what was chosen before.
-    fn forget_settings(&self, table: &mut Table) {
+    fn forget_settings(&self, chosen: Option<&str>, table: &mut Table) {
         match self.path.join(".").as_str() {
-            SOURCE if self.value == SYNTHETIC => {
+            SOURCE if chosen == Some(SYNTHETIC) => {
                 table.retain(|key, _| !OF_FILES.contains(&key.as_str()));
             }
             KIND => {

@@ -7,20 +7,20 @@ use gaia_ml::apps::AppConfig;
 
 /// Adds `data.source` to the keys of an application that name files and not their format.
 ///
-/// A format for all data centers holds for the files of each.
+/// A format that is stated for all data centers holds for the files of each.
 pub(crate) fn add_source(kind: &str, keys: &mut Node) {
     let Some(data) = table_of(keys, "data") else { return };
-    add(kind, data);
     if data.contains_key(SOURCE) {
         return;
     }
 
-    let Some(data_centers) = data.get_mut("at").and_then(|at| at.node.as_table_mut()) else {
-        return;
-    };
-    for at in data_centers.values_mut().filter_map(|at| at.node.as_table_mut()) {
-        add(kind, at);
+    let data_centers = data.get_mut("at").and_then(|at| at.node.as_table_mut());
+    for at in data_centers.into_iter().flat_map(|data_centers| data_centers.values_mut()) {
+        if let Some(at) = at.node.as_table_mut() {
+            add(kind, at);
+        }
     }
+    add(kind, data);
 }
 
 fn add(kind: &str, table: &mut Table) {

@@ -95,7 +95,7 @@ impl ChangeRule {
         let recent = history.iter().rev().take_while(|(at, _)| last.ahead_of(*at) <= window);
         let count = recent.count().max(EVALUATIONS_MIN);
         let Some(start) = history.len().checked_sub(count) else { return false };
-        // A window that reaches back to the start has too little before it.
+        // Where evaluations are few, or the run has only begun, they are of too few clocks.
         if last.ahead_of(history[start].0) < window - window / 4 {
             return false;
         }
@@ -105,15 +105,15 @@ impl ChangeRule {
         let change = trend.slope.abs() + CERTAINTY * trend.slope_error;
         let is_flat = change * (self.clocks as f64) < allowed;
         let does_rise = trend.slope > CERTAINTY * trend.slope_error;
+        if !is_flat || does_rise {
+            return false;
+        }
 
-        let lowest = history[..start]
-            .windows(count)
-            .filter_map(Trend::through)
-            .map(|before| before.mean)
-            .fold(f64::INFINITY, f64::min);
-        let is_above = trend.mean - CERTAINTY * trend.mean_error > lowest + allowed;
-
-        is_flat && !does_rise && !is_above
+        let mean = |before: &[(Clock, f64)]| {
+            before.iter().map(|(_, objective)| objective).sum::<f64>() / before.len() as f64
+        };
+        let lowest = history[..start].windows(count).map(mean).fold(f64::INFINITY, f64::min);
+        trend.mean - CERTAINTY * trend.mean_error <= lowest + allowed
     }
 }
 

@@ -47,8 +47,8 @@ pub struct CoordinatorConfig {
     pub earliest: Earliest,
     /// The number of clocks between evaluations, at least 1.
     pub evaluate_every: u64,
-    /// If all data centers must stop at the same clock (BSP, SSP, local steps without a quorum): how far a worker may be ahead of the
-    /// slowest worker of its data center, in clocks. Otherwise `None`.
+    /// If all data centers must stop at the same clock (BSP, SSP, local steps without a quorum): how far a worker may
+    /// be ahead of the slowest worker of its data center, in clocks. Otherwise `None`.
     pub lockstep: Option<Staleness>,
     /// Data centers that take no part at the start and may join later. Empty with `lockstep`.
     pub inactive: BTreeSet<DcId>,

@@ -11,9 +11,9 @@ use crate::types::DurationSetting;
 /// The settings of remote local steps. Data centers train on their own copies and combine their changes periodically.
 ///
 /// The defaults were chosen for eleven regions with networks, factorisation and topics, on even and on skewed data
-/// (`docs/src/remote-models.md` has the table). Networks need as many clocks with a density of 0.1 or up to a fifth more, for
-/// about half of the bytes, but factorisation can need twice as many. An outer momentum of 0.9 is faster at small learning rates, and diverges
-/// at large ones.
+/// (`docs/src/remote-models.md` has the table). Networks need as many clocks with a density of 0.1 or up to a fifth
+/// more, for about half of the bytes, but factorisation can need twice as many. An outer momentum of 0.9 is faster at
+/// small learning rates, and diverges at large ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LocalStepsConfig {
@@ -29,9 +29,9 @@ pub struct LocalStepsConfig {
     ///
     /// The drain delivers what is owed, except that the mean of copies leaves it out with `combine = "mean"`.
     pub density: f64,
-    /// The share of the data centers whose parts close a round, above 0 and at most 1. A part that comes later is added to
-    /// the next round. A data center that receives a total of a round that it has not begun begins it at once. At 1 a
-    /// round waits for all. Below 1 there is no guard.
+    /// The share of the data centers whose parts close a round, above 0 and at most 1. A part that comes later is added
+    /// to the next round. A data center that receives a total of a round that it has not begun begins it at once. At 1
+    /// a round waits for all. Below 1 there is no guard.
     pub quorum: f64,
     /// How long a round waits for the other parts once a quorum is in. Used by a `quorum` below 1.
     pub grace: DurationSetting,

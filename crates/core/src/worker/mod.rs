@@ -297,6 +297,7 @@ impl Worker {
             self.rest();
             return;
         }
+        self.hand_over_unread();
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Stopped { reading: None } | State::Ended => self.begin(),
             State::Stopped { reading: Some(reading) } => {
@@ -377,6 +378,22 @@ impl Worker {
             return;
         }
         self.read();
+        self.hand_over_unread();
+    }
+
+    /// Begins the iteration in which a stopped worker hands over what its task has kept, without an answer to its read. The
+    /// worker has the values, and an answer may wait for a round that no data center begins any more.
+    fn hand_over_unread(&mut self) {
+        let is_past = self.last.is_some_and(|last| self.clock >= last.max(self.owed));
+        let Some(keeping) = self.keeping.as_mut().filter(|keeping| is_past && keeping.holds) else {
+            return;
+        };
+        if let State::Reading(reading) = &mut self.state {
+            keeping.is_fresh = false;
+            self.held.append(&mut reading.held);
+            self.state = State::Computing { deltas: None };
+            self.outputs.push_back(WorkerOutput::Compute);
+        }
     }
 
     fn read(&mut self) {
@@ -615,9 +632,33 @@ mod tests {
             [Some((false, 0.0)), Some((true, 0.0))]
         );
         worker.handle_stop(Clock(2));
-        assert_eq!(turn(&mut worker, 9), Some((true, 3.0)));
+        assert_eq!(hands_over_unanswered(&mut worker), 3.0);
         let stopped = worker.poll_output();
         assert!(matches!(stopped, Some(WorkerOutput::Stopped { clock: Clock(3) })), "{stopped:?}");
+    }
+
+    #[test]
+    fn a_worker_that_is_stopped_while_it_computes_hands_over_without_an_answer_too() {
+        let mut worker = worker(u64::MAX);
+        assert_eq!(turn(&mut worker, 9), Some((false, 0.0)));
+        worker.handle_stop(Clock(1));
+        assert_eq!(hands_over_unanswered(&mut worker), 2.0);
+        let stopped = worker.poll_output();
+        assert!(matches!(stopped, Some(WorkerOutput::Stopped { clock: Clock(2) })), "{stopped:?}");
+    }
+
+    /// Runs the iteration of a worker whose read nobody answers. Returns what it hands over.
+    fn hands_over_unanswered(worker: &mut Worker) -> f32 {
+        let read = worker.poll_output();
+        assert!(matches!(read, Some(WorkerOutput::ToServer { .. })), "{read:?}");
+        assert!(matches!(worker.poll_output(), Some(WorkerOutput::Compute)));
+        worker.compute().unwrap();
+        worker.handle_computed();
+        let Some(WorkerOutput::ToServer { message, .. }) = worker.poll_output() else {
+            panic!("a clock ends with an update");
+        };
+        let WorkerMessage::Update { deltas, .. } = message else { panic!("{message:?}") };
+        deltas.tables().map(|(_, changes)| changes.values.iter().sum::<f32>()).sum()
     }
 
     #[test]

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::visits::{Batch, Visits};
 use crate::ConfigError;
-use crate::columns::{DataSource, RatingColumns, ending};
+use crate::columns::{DataSource, RatingColumns, ending, named};
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
 use crate::declared::DeclaredRatings;
 use crate::divided::Divided;
@@ -84,9 +84,8 @@ impl DataSource for RatingSource {
 
     /// MovieLens has files of certain names, or folders of them.
     fn of_path(path: &Path) -> &'static str {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         match ending(path).as_deref() {
-            Some("csv") if !name.starts_with("ratings.csv") => "csv",
+            Some("csv") if named(path) != "ratings.csv" => "csv",
             Some("parquet") => "parquet",
             _ => "movielens",
         }

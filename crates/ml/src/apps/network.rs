@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::example_names::example_names;
 use super::sampled::Sampled;
 use super::visits::{Batch, Visits};
-use crate::columns::{DataSource, DenseColumns, ending};
+use crate::columns::{DataSource, DenseColumns, ending, named};
 use crate::config::{ConfigError, RateDecay, above_zero, count, within};
 use crate::declared::DeclaredExamples;
 use crate::divided::Divided;
@@ -72,7 +72,7 @@ impl DataSource for ImageSource {
         match ending(path).as_deref() {
             Some("csv") => "csv",
             Some("parquet") => "parquet",
-            _ if path.to_string_lossy().to_ascii_lowercase().contains("cifar") => "cifar",
+            _ if named(path).contains("cifar") => "cifar",
             _ => "idx",
         }
     }

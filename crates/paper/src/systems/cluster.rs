@@ -48,8 +48,7 @@ pub(super) fn check(context: &Context<'_, '_>) -> Result<Checked, EvaluationErro
                 format!("bandwidth explains the second row: {percent:+.0} %, at most 15.")
             } else {
                 format!(
-                    "bandwidth alone does not explain the second row: {percent:+.0} %, expected at most 15. Each node has as many \
-                     examples as in the first, so its share of communication is the same."
+                    "bandwidth alone does not explain the second row: {percent:+.0} %, expected at most 15."
                 )
             },
             figures,

@@ -25,21 +25,22 @@ pub(super) fn check(context: &Context<'_, '_>) -> Result<Checked, EvaluationErro
     };
     let again = timed("even-again", &[])?;
     let waited = timed("waited-for", &[SLOW])?;
-    let quorum = timed("quorum", &[SLOW, ("sync.remote.quorum", "0.75")])?;
+    let quorum = timed("quorum", &[SLOW, QUORUM])?;
+    let as_long = context.run(&plan(context, "quorum-as-long", &[SLOW, QUORUM])?)?;
 
     let time = |run: &Finished| run.summary.time_to_target_s.unwrap_or(f64::NAN);
     let times = |run: &Finished| time(run) / time(&again);
     let (without, with) = (times(&waited), times(&quorum));
-    let lost = (again.summary.metric.value - quorum.summary.metric.value).max(0.0);
+    let lost = (even.summary.metric.value - as_long.summary.metric.value).max(0.0);
 
-    let holds = with <= TIMES_MAX && lost <= LOST_MAX;
+    let holds = without > TIMES_MAX && with <= TIMES_MAX && lost <= LOST_MAX;
     let row = SystemRow {
         system: "Project Adam".into(),
         claim: "At the end of an epoch it is enough to wait for 75 % of the model replicas, with no impact on accuracy (slide 20)."
             .into(),
         check: "A perceptron over eleven data centers of one worker each with rounds of local steps, one of them four times \
                 slower. Time to the objective that rounds hold where none is slow, in times of what they take there, and \
-                the held-out accuracy then."
+                the held-out accuracy after as many clocks."
             .into(),
         figures: vec![
             super::measured("all parts waited for: time", SystemUnit::Times, without),
@@ -48,13 +49,13 @@ pub(super) fn check(context: &Context<'_, '_>) -> Result<Checked, EvaluationErro
         ],
         verdict: if holds { SystemVerdict::Holds } else { SystemVerdict::Fails },
         reason: format!(
-            "with a quorum a slow data center costs {with:.2} times the time and {:.2} points of accuracy, expected at most \
-             {TIMES_MAX:.2} times and {:.1} points.",
+            "a slow data center costs {without:.2} times the time where it is waited for, and with a quorum {with:.2} times and \
+             {:.2} points of accuracy, expected at most {TIMES_MAX:.2} times and {:.1} points.",
             100.0 * lost,
             100.0 * LOST_MAX,
         ),
     };
-    Ok(Checked { rows: vec![row], runs: vec![even, again, waited, quorum] })
+    Ok(Checked { rows: vec![row], runs: vec![even, again, waited, quorum, as_long] })
 }
 
 fn plan(
@@ -79,6 +80,7 @@ const APP: App = App {
 
 /// One data center is four times slower.
 const SLOW: (&str, &str) = ("compute.slowdown", "{ tokyo = 4.0 }");
+const QUORUM: (&str, &str) = ("sync.remote.quorum", "0.75");
 /// Evaluations whose mean meets the target.
 const HELD: Held = Held(3);
 /// A run stops after this many times the clocks without the target.

@@ -18,11 +18,11 @@ pub(super) fn check(context: &Context<'_, '_>) -> Result<Checked, EvaluationErro
             bytes_per_second,
             rtt_s: 0.0,
         };
-        let mut smallest = 0;
+        let mut smallest = None;
         for servers in 1..=SERVERS_TRIED {
-            smallest = servers;
             let clock_s = clock_s(context, workers, servers, scaling.compute_s)?;
             if clock_s <= 2.0 * scaling.compute_s * (1.0 + NEAR) {
+                smallest = Some(servers);
                 break;
             }
         }
@@ -31,7 +31,7 @@ pub(super) fn check(context: &Context<'_, '_>) -> Result<Checked, EvaluationErro
             unit: SystemUnit::Machines,
             printed: None,
             computed: scaling.hiding_servers(workers).map(|servers| servers as f64),
-            measured: smallest as f64,
+            measured: smallest.map_or(f64::NAN, |servers| servers as f64),
         });
     }
 

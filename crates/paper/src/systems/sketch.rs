@@ -46,7 +46,7 @@ pub(super) fn check(context: &Context<'_, '_>) -> Result<Checked, EvaluationErro
     let (nodes, parameters) = (nodes.len(), exact.len());
     let row = SystemRow {
         system: "gs-SGD".into(),
-        claim: "Count sketches of gradients give 1.3 to 3.1 times the throughput of gTop-k (abstract). It follows from fewer bytes."
+        claim: "Count sketches of gradients give 1.3 to 3.1 times the throughput of gTop-k (abstract). What is checked is that they need fewer bytes."
             .into(),
         check: format!(
             "The changes of {nodes} nodes that train a perceptron of {parameters} parameters. Bytes that a node sends and receives for the \

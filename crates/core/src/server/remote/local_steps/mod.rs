@@ -344,6 +344,10 @@ impl RemoteModel for LocalSteps {
     /// A round needs what workers have changed by the clock at which it begins. What enters the copy until then enters it
     /// beside their changes. Before the first round nobody knows which parameters all workers change.
     fn stretch(&self) -> Option<RemoteStretch> {
+        // With a quorum a total can begin a round at any time.
+        if self.quorum.is_some() {
+            return None;
+        }
         let has_counts = |(fragment, due): (usize, &Vec<Clock>)| {
             due.iter().all(|due| *due > self.rounds.first(fragment))
         };
@@ -469,7 +473,7 @@ impl LocalSteps {
 
     /// Takes this data center's part of a block from its own changes, and sends it to the home.
     fn send_part(&mut self, home: DcId, fragment: usize, clock: Clock) {
-        if self.tells_what_it_changes() && (self.completed[fragment] + 1).is_power_of_two() {
+        if self.tells_what_it_changes() && self.round_number(fragment, clock).is_power_of_two() {
             self.tell_what_it_changes(home, fragment, clock);
         }
 
@@ -497,6 +501,17 @@ impl LocalSteps {
                 link.push(job);
             }
             None => self.add_part(home, fragment, clock, part.changes()),
+        }
+    }
+
+    /// The number of a fragment's round, from 1. With a quorum it can be ahead of the rounds that are finished here.
+    fn round_number(&self, fragment: usize, clock: Clock) -> u64 {
+        match self.quorum {
+            Some(_) => {
+                let steps = self.rounds.after(clock).ahead_of(clock);
+                clock.ahead_of(self.rounds.first(fragment)) / steps + 1
+            }
+            None => self.completed[fragment] + 1,
         }
     }
 
@@ -751,7 +766,7 @@ impl LocalSteps {
 
         let after = self.rounds.after(clock);
         self.due[fragment][home.index()] = after;
-        if self.due[fragment].iter().all(|due| *due == after) {
+        if self.due[fragment].iter().all(|due| *due >= after) {
             self.pace.on_finished(now, fragment);
         }
         self.send_part_if_due(now, fragment, home, store);
@@ -785,7 +800,7 @@ impl LocalSteps {
         }
     }
 
-    /// The own changes that no round includes, with what earlier rounds have not sent.
+    /// The own changes that no round includes, with what earlier rounds and the steps of the home blocks have not sent.
     fn residuals(&self) -> Vec<f32> {
         let mut residuals = self.own.clone();
         if let Some(error_feedback) = &self.error_feedback {
@@ -794,6 +809,12 @@ impl LocalSteps {
         }
         for part in self.quorum.iter().flat_map(Quorum::uncounted) {
             part.changes().for_each(|index, change| residuals[index] += change);
+        }
+        for (fragment, outer) in self.outer.iter().enumerate() {
+            let block = self.rounds.block(fragment, self.id.dc);
+            for (value, lost) in residuals[block].iter_mut().zip(outer.lost()) {
+                *value += lost;
+            }
         }
         residuals
     }
@@ -824,15 +845,9 @@ impl LocalSteps {
         values
     }
 
-    /// The agreed values, plus the residuals, plus what the steps of the home blocks have not sent.
+    /// The agreed values, plus the residuals.
     fn with_residuals(&self) -> Vec<f32> {
         let mut values = self.residuals();
-        for (fragment, outer) in self.outer.iter().enumerate() {
-            let block = self.rounds.block(fragment, self.id.dc);
-            for (value, lost) in values[block].iter_mut().zip(outer.lost()) {
-                *value += lost;
-            }
-        }
         for (value, agreed) in values.iter_mut().zip(&self.agreed) {
             *value += agreed;
         }

@@ -1,15 +1,15 @@
 //! Quorum: rounds that do not wait for all data centers.
 //!
 //! The home of a block closes a round of it once a share of the data centers has sent its parts, and some time for the
-//! others, the grace, has passed. A part that comes later is late: the home adds it to the next round. So each part is in
-//! one total of its block, whole. Homes close their rounds independently, and totals of different blocks may hold parts of
-//! different data centers. A data center therefore keeps each part, in its copy and here, until a total includes it. A
-//! home tells it how many of its last parts a total does not include, if there are any.
+//! others, the grace, has passed. A part that comes later is late: the home adds it to the next round. So each part is
+//! in one total of its block, whole. Homes close their rounds independently, and totals of different blocks may hold
+//! parts of different data centers. A data center therefore keeps each part, in its copy and here, until a total
+//! includes it. A home tells it how many of its last parts a total does not include, if there are any.
 //!
-//! A data center that receives a total of a round that it has not begun begins the round at once, with the changes that it
-//! has. So does a home that has a quorum of the parts, its grace over or not. It skips the clocks up to the round, so that all data centers count the same rounds, and a slow one takes fewer
-//! steps in each. Rounds have a *clock* of their own: the clocks that the data center has finished, and those that it has
-//! skipped.
+//! A data center that receives a total of a round that it has not begun begins the round at once, with the changes that
+//! it has. So does a home that has a quorum of the parts, its grace over or not. It skips the clocks up to the round,
+//! so that all data centers count the same rounds, and a slow one takes fewer steps in each. Rounds have a *clock* of
+//! their own: the clocks that the data center has finished, and those that it has skipped.
 //!
 //! Nobody is left behind for ever. A home closes no round while it lacks a data center's part of [`BEHIND_MAX`] rounds
 //! before. This bounds the totals that wait for a slow link, and the parts that no total includes.

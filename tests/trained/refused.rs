@@ -48,7 +48,7 @@ fn each_mistake_is_one_error_that_says_where() {
         (&[evaluate, &model, "--set", "app.rnk=3"], &["rnk", "rank"]),
         (
             &[evaluate, &synthetic, "--data", "train.csv"],
-            &["app.data.source is synthetic", "the format"],
+            &["no path beside source = \"synthetic\"", "source = \"csv\" for files of this name"],
         ),
         (
             &[predict, &model, "--data", "train.csv", "--out", "p.txt"],

@@ -187,6 +187,44 @@ fn a_barrier_gives_way_at_its_deadline_and_says_so() {
     }
 }
 
+/// The first data center announces the same parameters at each of its clocks, before their last updates arrive.
+#[test]
+fn a_read_that_hears_of_announcements_without_end_gives_up_at_the_deadline() {
+    for policy in POLICIES {
+        let asp = AspConfig { mirror_clock: Brake::Off, ..asp(policy, ValueFormat::F32) };
+        let mut cluster = cluster_of(asp, 8);
+        let mut change = 3.0;
+        assert!(cluster.step(0, &[(0, 3.0 * change), (1, change)]));
+        cluster.carry(0, 1, Lane::Control);
+        cluster.ask(1, &[1]);
+        let asked_at = cluster.now;
+
+        for _ in 1..DEADLINE.as_secs() {
+            send_one(&mut cluster);
+            send_one(&mut cluster);
+            cluster.pass(Duration::from_secs(1));
+            change *= 4.0;
+            assert!(cluster.step(0, &[(0, 3.0 * change), (1, change)]));
+            cluster.carry(0, 1, Lane::Control);
+            deliver_one(&mut cluster);
+            deliver_one(&mut cluster);
+            assert_eq!((cluster.answer(1), announced(&cluster)), (None, Some(1)), "{policy:?}");
+        }
+
+        assert!(cluster.wake(1));
+        assert_eq!(cluster.now.since(asked_at), DEADLINE);
+        assert!(cluster.answer(1).is_some(), "{policy:?}");
+        assert_eq!(cluster.servers[1].brake_stats().announcements_expired, 0);
+        cluster.finish(1, &[]);
+        cluster.ask(1, &[1]);
+        assert_eq!(
+            (cluster.answer(1), announced(&cluster)),
+            (None, Some(1)),
+            "each read has a wait"
+        );
+    }
+}
+
 #[test]
 fn announcements_overtake_the_data_they_announce() {
     let mut cluster = cluster(Policy::Link, 64);

@@ -18,6 +18,7 @@
 //! | 37298223958270, [`a_server_waits_for_a_copy_that_arrived_while_the_coordinator_was_down`] | durability | the copy of a late joiner arrived while the coordinator was down, and the source of that copy lost its disk. The restarted coordinator took the copy for one that was still in transfer, and had no source for the server without a copy | a server without a copy waits until the coordinator knows that no other of its shard receives one (`coordinator/cluster.rs`) |
 //! | 990070634, [`a_joiner_behind_a_dead_link_is_missed_in_the_drain_too`] | partition | a data center that had never met a late joiner, because the link between the two was dead, paused. The order to drain told it that the joiner takes part, and from then on it took the link for restored: its workers made their last iterations on a copy that missed the joiner's updates | a mirror that only the coordinator names is behind a failed link until a frame of it arrives (`server/remote/mirrors/members.rs`) |
 //! | 3000013862, [`nobody_waits_for_a_joiner_that_was_never_met`] | pause | a data center joined at the start behind a dead link, and the other one, which had not met it, continued. The checker excused servers only from data centers that it had seen inactive at an earlier event, and there was none | a server must wait for a late joiner once it was told that the joiner takes a copy (`checkers/pause.rs`) |
+//! | 10619394217250, [`a_data_center_that_hears_of_announcements_without_end_goes_on_reading`] | liveness | two data centers without a mirror clock announced parameters to a third one at each of their clocks. Each announcement had a deadline, but a read of all rows had none: when an announced parameter arrived or expired, another one was announced | a read waits for announced parameters no longer than the deadline in total (`server/remote/mirrors/mirror_server/mod.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -538,6 +539,22 @@ fn nobody_waits_for_a_joiner_that_was_never_met() {
             { kind = "partition", at = "0 s", lasts = "687 ms", dc = 1, peer = 0 },
             { kind = "lost-disk", at = "270 ms", lasts = "0 s", dc = 1, server = 0 },
         ]
+    "#;
+    holds_as_it_is(text);
+}
+
+#[test]
+fn a_data_center_that_hears_of_announcements_without_end_goes_on_reading() {
+    let text = r#"
+        seed = 10619394217250
+        data_centers = 4
+        servers = 2
+        workers = 2
+        rows = 40
+        clocks = 23
+        remote = "asp"
+        packets = {}
+        fault = []
     "#;
     holds_as_it_is(text);
 }

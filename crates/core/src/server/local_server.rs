@@ -75,11 +75,11 @@ impl LocalServer {
     }
 
     /// Removes and returns all held reads that may be answered. `remote` is the gate of the remote model, and is asked
-    /// once the local model admits a read.
+    /// once the local model admits a read: of its clock, its rows, and how long it has waited for announced parameters.
     pub(super) fn admit(
         &mut self,
         now: Instant,
-        remote: impl Fn(Clock, &ShardRows) -> Gate,
+        remote: impl Fn(Clock, &ShardRows, Duration) -> Gate,
     ) -> Vec<Admitted> {
         let (slowest, slowest_clock) = self.slowest();
         let mut admitted = Vec::new();
@@ -87,7 +87,7 @@ impl LocalServer {
         while index < self.held.len() {
             let read = &mut self.held[index];
             let gate = if self.sync.admits(read.clock, slowest_clock) {
-                remote(read.clock, &read.rows)
+                remote(read.clock, &read.rows, read.waited_for_announced(now))
             } else {
                 Gate::Closed(WaitReason::LocalWorker { worker: slowest })
             };
@@ -143,6 +143,12 @@ impl LocalServer {
         waits.filter(|(reason, _)| matches(*reason)).map(|(_, since)| since).min()
     }
 
+    /// Since when a read has waited for announced parameters, for the longest of them. Its earlier waits for such
+    /// parameters count as if they had directly preceded the current one.
+    pub(super) fn waits_for_announced_since(&self) -> Option<Instant> {
+        self.held.iter().filter_map(HeldRead::waits_for_announced_since).min()
+    }
+
     fn slowest(&self) -> (WorkerId, Clock) {
         let (index, clock) = self
             .clocks
@@ -178,6 +184,24 @@ impl HeldRead {
         }
         self.settle(now);
         self.waiting = Some((reason, now));
+    }
+
+    /// How long it has waited for announced parameters in total, whatever parameters these were.
+    fn waited_for_announced(&self, now: Instant) -> Duration {
+        self.waits_for_announced_since()
+            .map_or_else(|| self.earlier_waits_for_announced(), |since| now.since(since))
+    }
+
+    /// As [`LocalServer::waits_for_announced_since`], of this read.
+    fn waits_for_announced_since(&self) -> Option<Instant> {
+        let (_, since) = self.waiting.filter(|(reason, _)| reason.is_announced())?;
+        let earlier = Instant::ZERO + self.earlier_waits_for_announced();
+        Some(Instant::ZERO + since.since(earlier))
+    }
+
+    fn earlier_waits_for_announced(&self) -> Duration {
+        let waits = self.held.iter().filter(|(reason, _)| reason.is_announced());
+        waits.map(|(_, time)| *time).sum()
     }
 
     /// Adds the time spent on the current reason to the read's record.

@@ -309,7 +309,8 @@ impl Server {
 
     /// The time of the next timeout, at which the driver calls [`Self::handle_timeout`], and its reason.
     pub fn poll_timeout(&self) -> Option<(Instant, TimeoutReason)> {
-        self.remote.poll_timeout(self.waits_for_mirror_clocks_since())
+        let announced_since = self.local.waits_for_announced_since();
+        self.remote.poll_timeout(self.waits_for_mirror_clocks_since(), announced_since)
     }
 
     /// Whether [`Self::handle_drain`] was called.
@@ -472,7 +473,8 @@ impl Server {
     fn answer_reads(&mut self, now: Instant) {
         let (remote, store) = (&self.remote, &self.store);
         let is_shared = self.local.clocks().len() > 1 || self.guard.is_some();
-        for read in self.local.admit(now, |clock, rows| remote.gate(clock, rows, store)) {
+        let gate = |clock, rows: &_, waited| remote.gate(clock, rows, waited, store);
+        for read in self.local.admit(now, gate) {
             let probes = self.guard.as_mut().map_or_else(Vec::new, |guard| {
                 guard.on_read(read.clock, remote.tightness());
                 if guard.is_due(read.clock) && remote.is_loosest_at(read.clock) {

@@ -44,7 +44,8 @@ pub struct AspConfig {
     pub blocks: BlockShares,
     /// Whether the selective barrier is applied (section 3 of the paper).
     pub selective_barrier: Brake,
-    /// How long a read waits for announced parameters before it continues without them.
+    /// How long a read waits for announced parameters in total before it continues without them, even if others are
+    /// announced meanwhile.
     pub barrier_deadline: DurationSetting,
     /// Whether mirror clocks are applied (section 3 of the paper).
     pub mirror_clock: Brake,

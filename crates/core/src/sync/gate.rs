@@ -65,6 +65,11 @@ impl WaitReason {
         }
     }
 
+    /// Whether the read waits for an announced parameter.
+    pub fn is_announced(self) -> bool {
+        matches!(self, Self::Announced { .. })
+    }
+
     /// The other data center that the read waits for. `None` if it waits for a worker of its own data center.
     pub fn from(self) -> Option<DcId> {
         match self {

@@ -1,7 +1,8 @@
 //! The selective barrier: a read never returns an announced parameter before its update, unless the deadline has
-//! passed.
+//! passed: that of the announcement, or that of the read, which waits for announced parameters no longer in total.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::{Broken, Checker, Seen, View};
 use crate::cluster::undone::Undone;
@@ -18,7 +19,8 @@ pub(super) struct Barrier {
     announced: BTreeMap<(ServerId, DcId), BTreeMap<u32, (u64, Instant)>>,
     /// The last data frame of each mirror that each server has applied.
     applied: BTreeMap<(ServerId, DcId), u64>,
-    asked: BTreeMap<(ServerId, WorkerId), ShardRows>,
+    /// The rows of each unanswered read, and when it was handled.
+    asked: BTreeMap<(ServerId, WorkerId), (ShardRows, Instant)>,
     buffers: Buffers,
 }
 
@@ -60,11 +62,19 @@ impl Checker for Barrier {
                 }
             }
             Seen::Asked { server, worker, rows, .. } => {
-                self.asked.insert((server, worker), rows.clone());
+                self.asked.insert((server, worker), (rows.clone(), view.time_at(server)));
             }
-            Seen::Answered { server, worker, .. } => {
-                let Some(rows) = self.asked.remove(&(server, worker)) else { return Ok(()) };
-                return self.check_read(view, server, &rows);
+            Seen::Answered { server, worker, message } => {
+                let Some((rows, asked_at)) = self.asked.remove(&(server, worker)) else {
+                    return Ok(());
+                };
+                // What the server states as the time of the wait counts only as far as the read is that old.
+                let waits = message.held.iter().filter(|(reason, _)| reason.is_announced());
+                let waited: Duration = waits.map(|(_, time)| *time).sum();
+                let age = view.time_at(server).since(asked_at);
+                if waited.min(age) < asp.barrier_deadline.0 {
+                    return self.check_read(view, server, &rows);
+                }
             }
             Seen::Gone { dc } => self.announced.retain(|(_, from), _| *from != dc),
             Seen::Lost { server, .. } => {

@@ -89,8 +89,9 @@ pub(super) trait RemoteModel:
         facts: ClockFacts,
     );
 
-    /// Whether a read of `rows` by a worker at `clock` may be answered, and if not, what it waits for.
-    fn gate(&self, clock: Clock, rows: &ShardRows, store: &ShardStore) -> Gate;
+    /// Whether a read of `rows` by a worker at `clock` may be answered, and if not, what it waits for. `waited` is how
+    /// long it has waited for announced parameters.
+    fn gate(&self, clock: Clock, rows: &ShardRows, waited: Duration, store: &ShardStore) -> Gate;
 
     // Frames of mirrors, and frames for them.
 
@@ -145,8 +146,13 @@ pub(super) trait RemoteModel:
     ) {
     }
 
-    /// When [`Self::handle_timeout`] must be called, and why.
-    fn poll_timeout(&self, _waiting_since: Option<Instant>) -> Option<(Instant, TimeoutReason)> {
+    /// When [`Self::handle_timeout`] must be called, and why. `waiting_since` is as there, and `announced_since` the time
+    /// since which the longest-held read has waited for announced parameters, if one does.
+    fn poll_timeout(
+        &self,
+        _waiting_since: Option<Instant>,
+        _announced_since: Option<Instant>,
+    ) -> Option<(Instant, TimeoutReason)> {
         None
     }
 

@@ -20,6 +20,7 @@ mod route;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -151,7 +152,7 @@ impl RemoteModel for Exchange {
     }
 
     /// All totals up to `clock - staleness` must be received.
-    fn gate(&self, clock: Clock, _: &ShardRows, _: &ShardStore) -> Gate {
+    fn gate(&self, clock: Clock, _: &ShardRows, _: Duration, _: &ShardStore) -> Gate {
         let due = Clock(clock.0.saturating_sub(self.staleness.0));
         match self.done.iter().position(|done| *done < due) {
             Some(chunk) => Gate::Closed(WaitReason::Updates { from: self.awaited(chunk) }),

@@ -36,6 +36,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -212,7 +213,7 @@ impl RemoteModel for LocalSteps {
     }
 
     /// A round must be finished `overlap` clocks after it began, and before the fragment's next round.
-    fn gate(&self, clock: Clock, _: &ShardRows, _: &ShardStore) -> Gate {
+    fn gate(&self, clock: Clock, _: &ShardRows, _: Duration, _: &ShardStore) -> Gate {
         let clock = self.copy_clock(clock);
         for (fragment, due) in self.due.iter().enumerate() {
             let late = |due: &Clock| {
@@ -298,7 +299,11 @@ impl RemoteModel for LocalSteps {
         }
     }
 
-    fn poll_timeout(&self, _: Option<Instant>) -> Option<(Instant, TimeoutReason)> {
+    fn poll_timeout(
+        &self,
+        _: Option<Instant>,
+        _: Option<Instant>,
+    ) -> Option<(Instant, TimeoutReason)> {
         let numbers = self.completed.iter().map(|completed| completed + 1);
         let at = self.quorum.as_ref()?.poll_timeout(numbers)?;
         Some((at, TimeoutReason::Grace))

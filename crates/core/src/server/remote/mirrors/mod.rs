@@ -161,14 +161,14 @@ impl RemoteModel for Mirrors {
         }
     }
 
-    fn gate(&self, clock: Clock, rows: &ShardRows, store: &ShardStore) -> Gate {
+    fn gate(&self, clock: Clock, rows: &ShardRows, waited: Duration, store: &ShardStore) -> Gate {
         if let Some(from) = self.rebuilding {
             return Gate::Closed(WaitReason::Updates { from });
         }
         if let Some(pause) = self.reachability.pause() {
             return Gate::Closed(WaitReason::PartialPartition { from: pause.missed });
         }
-        self.server.gate(clock, rows, self.staleness(), store.layout())
+        self.server.gate(clock, rows, waited, self.staleness(), store.layout())
     }
 
     fn on_received(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
@@ -307,8 +307,12 @@ impl RemoteModel for Mirrors {
         self.server.handle_timeout(now, waiting_since, store.layout());
     }
 
-    fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<(Instant, TimeoutReason)> {
-        let at = self.server.poll_timeout(waiting_since);
+    fn poll_timeout(
+        &self,
+        waiting_since: Option<Instant>,
+        announced_since: Option<Instant>,
+    ) -> Option<(Instant, TimeoutReason)> {
+        let at = self.server.poll_timeout(waiting_since, announced_since);
         let at = at.filter(|at| *at < Instant::ZERO + FOR_EVER);
         at.map(|at| (at, TimeoutReason::BrakeDeadline))
     }

@@ -289,11 +289,15 @@ impl MirrorServer {
         present.all(|mirror| mirror.end.is_some_and(|end| mirror.applied >= end))
     }
 
-    /// Whether a read of `rows` by a worker at `clock` may be answered.
+    /// Whether a read of `rows` by a worker at `clock` may be answered, which has `waited` for announced parameters.
+    ///
+    /// The deadline of each announcement alone does not bound a read's wait: a mirror whose clocks are not bounded can
+    /// announce other parameters, or the same ones again, before the earlier ones have arrived.
     pub(super) fn gate(
         &self,
         clock: Clock,
         rows: &ShardRows,
+        waited: Duration,
         staleness: Option<Staleness>,
         layout: &ShardLayout,
     ) -> Gate {
@@ -316,7 +320,8 @@ impl MirrorServer {
             }
         }
 
-        match self.announced_row(rows, layout) {
+        let announced = (waited < self.barrier_deadline).then(|| self.announced_row(rows, layout));
+        match announced.flatten() {
             Some(reason) => Gate::Closed(reason),
             None => Gate::Open,
         }
@@ -352,8 +357,13 @@ impl MirrorServer {
         }
     }
 
-    /// When [`Self::handle_timeout`] must be called.
-    pub(super) fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
+    /// When [`Self::handle_timeout`] must be called. `announced_since` is the time since which a read has waited for
+    /// announced parameters, if one does.
+    pub(super) fn poll_timeout(
+        &self,
+        waiting_since: Option<Instant>,
+        announced_since: Option<Instant>,
+    ) -> Option<Instant> {
         let pauses = self.on_partition == OnPartition::Pause;
         let mirrors = self.mirrors.values().filter(|mirror| !(pauses && mirror.disconnected));
         let silent = mirrors
@@ -363,7 +373,8 @@ impl MirrorServer {
             .values()
             .filter(|mirror| !mirror.announced.is_empty())
             .filter_map(|mirror| mirror.deadlines.front().copied());
-        silent.chain(announced).min()
+        let read = announced_since.map(|since| since + self.barrier_deadline);
+        silent.chain(announced).chain(read).min()
     }
 
     pub(super) fn stats(&self) -> BrakeStats {

@@ -361,8 +361,6 @@ def test_scripts_that_are_nodes_get_the_remote_model_that_their_coordinator_choo
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["copies_equal"] and summary["remote_sync_reason"].startswith("A clock takes"), summary
     assert f'{summary["remote_sync"]} was chosen by model = "auto"' in texts[0][1], texts
-    finals = [out.split("mean square")[1].split("after")[1] for out, _ in texts[1:]]
-    assert finals[0] == finals[1]
 
 
 def test_an_exception_in_one_process_ends_all(tmp_path):

@@ -44,8 +44,7 @@ fn layout() -> ShardLayout {
 fn seeds() -> Vec<Seed> {
     let layout = layout();
     let asked = RowSet { tables: vec![TableRows::All, TableRows::listed(vec![0, 1, 2, 3])] };
-    let read =
-        WorkerMessage::Read { clock: CLOCK, rows: ShardRows::of(&asked, &layout), holds: false };
+    let read = WorkerMessage::Read { clock: CLOCK, rows: ShardRows::of(&asked, &layout) };
     let deltas = |rows: Vec<u32>, width: usize| {
         let values = (0..rows.len() * width).map(|number| number as f32).collect();
         TableDeltas::listed(rows, values)
@@ -67,7 +66,6 @@ fn seeds() -> Vec<Seed> {
         values: vec![0.5; ASKED].into(),
         held: vec![waited],
         probes: vec![probe],
-        stretch: None,
     };
     let from_worker =
         |message| [&[FROM_WORKER][..], &encode_worker_message(message, &layout)].concat();

@@ -164,7 +164,7 @@ impl Node {
         } else if !self.asked && !self.draining {
             self.asked = true;
             let all = RowSet { tables: vec![TableRows::All] };
-            WorkerMessage::Read { clock, rows: ShardRows::of(&all, &self.layout), holds: false }
+            WorkerMessage::Read { clock, rows: ShardRows::of(&all, &self.layout) }
         } else {
             return;
         };

@@ -163,15 +163,11 @@ class Run:
             self._exchange(None)
         if self._over:
             return
-        try:
-            for batch in batches:
-                self._examples += _examples_of(batch)
-                yield batch
-                if self._over:
-                    return
-        finally:
-            if self._worker is not None and not self._over:
-                self._worker.exchange.left()
+        for batch in batches:
+            self._examples += _examples_of(batch)
+            yield batch
+            if self._over:
+                return
 
     def end(self) -> None:
         """Ends the run for all workers, and waits until it is over.

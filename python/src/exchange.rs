@@ -98,10 +98,6 @@ struct State {
     answer: Option<Answer>,
     /// Whether the worker starts no further iteration.
     stopped: bool,
-    /// Whether the script's buffer has changes that its task keeps.
-    keeps: bool,
-    /// The script's buffer when the script has left its loop, of a script whose task keeps changes.
-    aside: Option<Vec<f32>>,
     /// Whether the script has no more to do.
     ended: bool,
     /// Why the script has failed.
@@ -249,23 +245,6 @@ impl Exchange {
         self.lock().named.clone()
     }
 
-    /// Whether the script's buffer has changes that its task keeps.
-    pub(crate) fn keeps(&self) -> bool {
-        self.lock().keeps
-    }
-
-    /// The task keeps changes in the script's buffer, or has handed them over.
-    pub(crate) fn set_keeps(&self, keeps: bool) {
-        let mut state = self.lock();
-        state.keeps = keeps;
-        state.aside = None;
-    }
-
-    /// What the script's buffer held when the script left its loop, if it has left it and its task keeps changes.
-    pub(crate) fn take_aside(&self) -> Option<Vec<f32>> {
-        self.lock().aside.take()
-    }
-
     /// Whether the script has no more to do.
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().ended
@@ -399,17 +378,6 @@ impl Exchange {
             Some(Arc::new(Declaration { tensors, values, rounded, share, evaluated, settings }));
         drop(state);
         self.changed.notify_all();
-        Ok(())
-    }
-
-    /// The script has left its loop. What it does with its values from here on is its own, until it trains again.
-    fn left(&self, py: Python<'_>) -> PyResult<()> {
-        let declaration = {
-            let state = self.lock();
-            state.declaration.clone().filter(|_| state.keeps)
-        };
-        let aside = declaration.map(|declaration| declaration.values.to_vec(py)).transpose()?;
-        self.lock().aside = aside;
         Ok(())
     }
 

@@ -1,13 +1,11 @@
 //! The application that a script is: each worker's task is a run of the script.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::buffer::numbers;
@@ -73,8 +71,6 @@ struct ScriptTask {
     after: Vec<f32>,
     /// The memory of the latest changes, by table.
     spare: Vec<SharedValues>,
-    /// The values that the script's buffer began with, while the task keeps what the script has changed of them.
-    base: Option<SharedValues>,
     /// The learning rate of the latest iteration, divided by the largest so far, if the script has one.
     learning_rate_factor: Option<f64>,
 }
@@ -312,7 +308,6 @@ impl Application for Program {
                 held,
                 after,
                 spare: Vec::new(),
-                base: None,
                 learning_rate_factor: None,
             })
         });
@@ -341,20 +336,8 @@ impl Application for Program {
     ) -> Result<EvaluationSums, ApplicationError> {
         let of_worker = |worker| {
             let script = self.running(worker)?;
-            let exchange = script.0.get();
-            let kept = RefCell::new(None);
-            let write = |py: Python<'_>, declaration: &Declaration| {
-                if exchange.keeps() {
-                    kept.replace(Some(declaration.values.to_vec(py)?));
-                }
-                self.write(model)(py, declaration)
-            };
-            let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
-                let kept = kept.take().map(|kept| declaration.values.copy_from_slice(py, &kept));
-                kept.transpose().map_err(|error| error.to_string())?;
-                Ok(answer)
-            };
-            let answer = exchange.ask(Request::Evaluate, write, show);
+            let show = |_: Python<'_>, answer: Answer, _: &Declaration| Ok(answer);
+            let answer = script.0.get().ask(Request::Evaluate, self.write(model), show);
             match answer.map_err(ApplicationError::new)? {
                 Answer::Evaluated { loss, metric, weight } => {
                     let sum = |mean: f64| WeightedSum { sum: mean * weight, weight };
@@ -410,28 +393,14 @@ impl Task for ScriptTask {
         self.parts.rows(&self.read, self.layout.tables().len())
     }
 
-    fn iterate_on(
-        &mut self,
-        clock: Clock,
-        model: &Model,
-        is_fresh: bool,
-        kept: Option<f32>,
-    ) -> Result<(Option<Deltas>, Work), ApplicationError> {
-        let factor = kept.filter(|factor| (factor * self.share() - 1.0).abs() < SHARE_PRECISION);
-        if self.base.is_none() && (factor.is_none() || !self.can_keep()?) {
-            let (deltas, work) = self.iterate(clock, model)?;
-            return Ok((Some(deltas), work));
-        }
-        self.iterate_keeping(clock, model, is_fresh, factor.is_some())
-    }
-
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
-        let share = self.share();
         let exchange = self.script.0.get();
         if exchange.has_ended() {
             return Ok((Deltas::none(&self.layout), Work::default()));
         }
         let Self { layout, parts, read, held, after, spare, .. } = self;
+        let holders = self.holders.load(Ordering::Relaxed);
+        let share = if self.average { 1.0 / holders as f32 } else { 1.0 };
         let factor = &mut self.learning_rate_factor;
         let is_whole = parts.are_whole(read);
         if !is_whole {
@@ -507,84 +476,6 @@ impl Task for ScriptTask {
     }
 }
 
-impl ScriptTask {
-    /// The part of a change of the script that is a change of the model.
-    fn share(&self) -> f32 {
-        let holders = self.holders.load(Ordering::Relaxed);
-        if self.average { 1.0 / holders as f32 } else { 1.0 }
-    }
-
-    /// Whether the script's buffer has the whole model and its changes to the bit.
-    fn can_keep(&self) -> Result<bool, ApplicationError> {
-        let declaration = self.script.0.get().declared().map_err(ApplicationError::new)?;
-        let is_dense = self.layout.dense_parameters() == self.layout.parameters();
-        let is_exact = declaration.rounded.is_none() && declaration.share.is_none();
-        Ok(is_dense && is_exact && self.parts.are_whole(&self.read))
-    }
-
-    /// Runs an iteration whose changes may stay in the script's buffer, with those of iterations before.
-    fn iterate_keeping(
-        &mut self,
-        clock: Clock,
-        model: &Model,
-        is_fresh: bool,
-        may_keep: bool,
-    ) -> Result<(Option<Deltas>, Work), ApplicationError> {
-        let share = self.share();
-        let exchange = self.script.0.get();
-        let Self { parts, base, spare, learning_rate_factor, .. } = self;
-        let (base, values) = (base.as_ref(), &model.values);
-
-        let written = Cell::new(false);
-        let write = |py: Python<'_>, declaration: &Declaration| {
-            written.set(true);
-            let Some(base) = base else { return declaration.values.copy_from_slice(py, values) };
-            if !is_fresh {
-                return Ok(());
-            }
-            let buffer = numbers(py, &declaration.values);
-            let buffer = buffer.ok_or_else(|| PyBufferError::new_err(NOT_CONTIGUOUS))?;
-            for (own, (new, old)) in buffer.iter().zip(values.iter().zip(base.iter())) {
-                own.set(own.get() + (new - old));
-            }
-            Ok(())
-        };
-        let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
-            let after = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
-            let Answer::Iterated { examples, learning_rate_factor: factor } = answer else {
-                // A script that has ended has what it has kept, and nothing of this iteration.
-                let Some(base) = base else {
-                    return Ok((Some(Deltas::none(model.layout())), Work::default()));
-                };
-                let before = if written.get() { values } else { base };
-                let deltas = match exchange.take_aside() {
-                    Some(aside) => {
-                        let after: Vec<Cell<f32>> = aside.into_iter().map(Cell::new).collect();
-                        parts.changes_of_whole(before, &after, share, spare)
-                    }
-                    None => parts.changes_of_whole(before, after, share, spare),
-                };
-                return Ok((Some(deltas), Work::default()));
-            };
-
-            *learning_rate_factor = factor;
-            let flops = FLOPS_PER_WEIGHT * values.len() as f64 * examples as f64;
-            let work = Work { examples, flops };
-            if may_keep && !exchange.has_ended() && parts.are_whole(&exchange.named()) {
-                return Ok((None, work));
-            }
-            let deltas = parts.changes_of_whole(values, after, share, spare);
-            Ok((Some(deltas), work))
-        };
-
-        let asked = exchange.ask(Request::Iterate { clock: clock.0 }, write, show);
-        let (deltas, work) = asked.map_err(ApplicationError::new)?;
-        self.base = deltas.is_none().then(|| values.clone());
-        exchange.set_keeps(deltas.is_none());
-        Ok((deltas, work))
-    }
-}
-
 /// The task of a worker whose script has failed before its first step.
 struct Unstarted {
     reason: String,
@@ -600,9 +491,6 @@ impl Task for Unstarted {
         Err(ApplicationError::new(self.reason.clone()))
     }
 }
-
-/// How far the factor of a copy times a share may be from 1: what rounding makes of it.
-const SHARE_PRECISION: f32 = 1e-6;
 
 /// Of a step on one example: two for the product with a weight, and twice that for its gradients. A charged cost model takes
 /// it for what an iteration costs; it is low for convolutions, whose weights are used many times.

@@ -234,7 +234,7 @@ impl Cluster {
         let state = self.workers.get_mut(&worker).unwrap();
         assert!(!state.asked, "{worker} waits for its last read");
         state.asked = true;
-        let message = WorkerMessage::Read { clock: state.clock, rows, holds: false };
+        let message = WorkerMessage::Read { clock: state.clock, rows };
         self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
         self.collect(worker.dc);
     }

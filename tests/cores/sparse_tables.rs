@@ -79,8 +79,7 @@ fn reply(worker: &mut Worker, stores: &[ShardStore], (shard, rows): &(ShardId, S
     let mut values = Vec::new();
     stores[shard.index()].read(rows, &mut values);
     let (clock, values) = (worker.clock(), values.into());
-    let (held, probes, stretch) = (Vec::new(), Vec::new(), None);
-    worker.handle_rows(*shard, RowsRead { clock, values, held, probes, stretch });
+    worker.handle_rows(*shard, RowsRead { clock, values, held: Vec::new(), probes: Vec::new() });
 }
 
 #[test]

@@ -161,29 +161,6 @@ pub trait Task: Send {
     /// name of the worker, and the task is not used again.
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError>;
 
-    /// As [`Task::iterate`], where nobody needs the changes before a later iteration, and a task may keep them until then.
-    ///
-    /// `kept` is what the copy moves by where the task's own values move by 1, if nobody needs the changes of this iteration.
-    /// A task that keeps its changes returns no deltas, and the next deltas that it returns have all changes since the last
-    /// ones. While it keeps changes, `model` is what others have made of the values that it has read: the task goes on from
-    /// there with its own changes. `is_fresh` says whether they differ from those of the iteration before.
-    ///
-    /// Called in place of [`Task::iterate`] where a worker and the server of its whole model are alone in a process. The
-    /// default keeps nothing.
-    ///
-    /// # Errors
-    /// As of [`Task::iterate`].
-    fn iterate_on(
-        &mut self,
-        clock: Clock,
-        model: &Model,
-        _is_fresh: bool,
-        _kept: Option<f32>,
-    ) -> Result<(Option<Deltas>, Work), ApplicationError> {
-        let (deltas, work) = self.iterate(clock, model)?;
-        Ok((Some(deltas), work))
-    }
-
     /// Whether an iteration that is run again, with the same clock and model after the same iterations, gives the same
     /// deltas to the bit. A worker whose task does not repeat keeps no log: after a crash it continues where its servers
     /// expect it. The default is `true`.

@@ -49,7 +49,7 @@ pub enum LanError {
 pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.lan_bytes(layout) as usize);
     match message {
-        WorkerMessage::Read { clock, rows, .. } => {
+        WorkerMessage::Read { clock, rows } => {
             out.push(READ);
             out.extend_from_slice(&clock.0.to_le_bytes());
             for (table, rows) in rows.tables() {
@@ -106,8 +106,7 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
             rows.tables.push(reader.table_rows()?);
         }
         let foreign = LanError::PeerSentForeign { what: "rows to read" };
-        let rows = ShardRows::checked(rows, layout).ok_or(foreign)?;
-        WorkerMessage::Read { clock, rows, holds: false }
+        WorkerMessage::Read { clock, rows: ShardRows::checked(rows, layout).ok_or(foreign)? }
     } else {
         let mut deltas = Deltas { tables: Vec::new() };
         for table in tables {
@@ -212,7 +211,7 @@ pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, L
     }
 
     reader.end()?;
-    Ok(RowsRead { clock, values, held, probes, stretch: None })
+    Ok(RowsRead { clock, values, held, probes })
 }
 
 /// Rows of a table that has `count` rows in the shard. A list of all of them is not sent.
@@ -348,7 +347,7 @@ mod tests {
         let layout = layout(2);
         let rows = RowSet { tables: vec![TableRows::All, TableRows::listed(vec![2])] };
         let rows = ShardRows::checked(rows, &layout).unwrap();
-        let read = WorkerMessage::Read { clock: Clock(7), rows, holds: false };
+        let read = WorkerMessage::Read { clock: Clock(7), rows };
         let probed =
             Probed { of: DcId(1), clock: Clock(3), away: 0.5, home: f64::NAN, untrained: 2.0 };
         let update = WorkerMessage::Update {
@@ -430,7 +429,6 @@ mod tests {
                 away: vec![0.5; layout.parameters()],
                 home: vec![1.5; layout.parameters()],
             }],
-            stretch: None,
         };
 
         let body = encode_rows_read(&message);

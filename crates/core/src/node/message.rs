@@ -17,10 +17,6 @@ pub enum WorkerMessage {
         clock: Clock,
         /// The requested rows.
         rows: ShardRows,
-        /// Whether the worker has kept its changes since the last answer, and still has the values of that answer. Of a
-        /// worker in the process of its server alone: it is not sent, and not kept on disk.
-        #[serde(skip)]
-        holds: bool,
     },
     /// The result of an iteration. With it the worker has finished the clock.
     Update {
@@ -43,26 +39,12 @@ pub enum WorkerMessage {
 pub struct RowsRead {
     /// The clock of the read.
     pub clock: Clock,
-    /// The values of the requested rows, in the order of the request. Empty if the worker holds them.
+    /// The values of the requested rows, in the order of the request.
     pub values: SharedValues,
     /// How long the read was held back for each reason, in order of time.
     pub held: Vec<(WaitReason, Duration)>,
     /// The copies that the worker measures in addition to its iteration.
     pub probes: Vec<ProbeRequest>,
-    /// How long the worker may keep its changes. `None` if the server needs those of each iteration. It is not sent, and
-    /// not kept on disk.
-    #[serde(skip)]
-    pub stretch: Option<Stretch>,
-}
-
-/// Iterations of a data center's only worker whose changes its server needs together, and not one by one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stretch {
-    /// The clock of the iteration that hands over the changes of all.
-    pub hands_over_at: Clock,
-    /// How far the copy moves by a change of 1 to a parameter that all workers change. A worker may keep changes only if the
-    /// copy moves as its own values do.
-    pub factor: f32,
 }
 
 /// One shard of another data center's copy, which a worker measures on its own examples beside the local copy.

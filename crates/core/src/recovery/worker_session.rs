@@ -146,7 +146,7 @@ mod tests {
     fn read(clock: u64) -> WorkerMessage {
         let layout = layout();
         let rows = ShardRows::of(&RowSet::all(layout.model()), &layout);
-        WorkerMessage::Read { clock: Clock(clock), rows, holds: false }
+        WorkerMessage::Read { clock: Clock(clock), rows }
     }
 
     fn update(clock: u64) -> WorkerMessage {

@@ -20,7 +20,6 @@ mod local_server;
 mod read_buffers;
 mod remote;
 mod stats;
-mod stretches;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -33,9 +32,7 @@ use crate::persist;
 use crate::store::{ShardDeltas, ShardStore};
 use crate::sync::WaitReason;
 use crate::types::limits::BULK_FRAME_BYTES_MAX;
-use crate::types::{
-    Clock, DcId, Instant, Model, ServerId, ShardLayout, SharedValues, Tightness, WorkerId,
-};
+use crate::types::{Clock, DcId, Instant, Model, ServerId, ShardLayout, Tightness, WorkerId};
 
 pub use blocks::{Blocks, DrainMethod};
 pub use config::{ExchangeRoute, LinkFacts, LongestWay, Schedule, ServerConfig};
@@ -49,7 +46,6 @@ use handshake::Handshake;
 use local_server::LocalServer;
 use read_buffers::ReadBuffers;
 use remote::{ClockFacts, RemoteModel, remote_model};
-use stretches::Stretches;
 
 /// An action that the driver carries out for a server.
 #[derive(Clone, Debug)]
@@ -107,7 +103,6 @@ pub struct Server {
     copy_ready: Clock,
     buffers: Buffers,
     read_buffers: ReadBuffers,
-    stretches: Stretches,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,7 +145,6 @@ impl Server {
             copy_ready: Clock::ZERO,
             buffers: Buffers::default(),
             read_buffers: ReadBuffers::default(),
-            stretches: Stretches::default(),
         }
     }
 
@@ -161,8 +155,7 @@ impl Server {
     /// ([`WorkerMessage::fits`]).
     pub fn handle_worker(&mut self, now: Instant, from: WorkerId, message: WorkerMessage) {
         match message {
-            WorkerMessage::Read { clock, rows, holds } => {
-                self.stretches.on_read(holds);
+            WorkerMessage::Read { clock, rows } => {
                 let layout = self.store.layout();
                 let parameters = layout.parameters().max(1);
                 self.read_fraction = rows.parameters(layout) as f64 / parameters as f64;
@@ -472,7 +465,6 @@ impl Server {
     /// Answers the reads that are not held back. The guard's copy is taken at a read.
     fn answer_reads(&mut self, now: Instant) {
         let (remote, store) = (&self.remote, &self.store);
-        let is_shared = self.local.clocks().len() > 1 || self.guard.is_some();
         let gate = |clock, rows: &_, waited| remote.gate(clock, rows, waited, store);
         for read in self.local.admit(now, gate) {
             let probes = self.guard.as_mut().map_or_else(Vec::new, |guard| {
@@ -483,16 +475,9 @@ impl Server {
                 guard.requests(read.worker.index, store.values())
             });
 
-            // Other workers and the guard need the changes of each iteration.
-            let found = if is_shared { None } else { remote.stretch() };
-            let values = if self.stretches.answers_without_values(found) {
-                SharedValues::default()
-            } else {
-                self.read_buffers.read(store, &read.rows)
-            };
             let (clock, held) = (read.clock, read.held);
-            let stretch = found.map(|found| found.stretch);
-            let message = RowsRead { clock, values, held, probes, stretch };
+            let values = self.read_buffers.read(store, &read.rows);
+            let message = RowsRead { clock, values, held, probes };
             self.outputs.push_back(ServerOutput::ToWorker { worker: read.worker, message });
         }
     }
@@ -538,7 +523,6 @@ persist! {
                 copy_ready,
                 buffers: _,
                 read_buffers: _,
-                stretches: _,
             },
             walk,
             (),

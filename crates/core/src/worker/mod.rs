@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::application::{ApplicationError, Task, Work};
-use crate::node::{RowsRead, Stretch, WorkerMessage};
+use crate::node::{RowsRead, WorkerMessage};
 use crate::persist;
 use crate::store::{ShardDeltas, ShardRows};
 use crate::sync::{GuardConfig, WaitReason};
@@ -41,21 +41,6 @@ pub struct Worker {
     outputs: VecDeque<WorkerOutput>,
     held: Vec<(WaitReason, Duration)>,
     prober: Option<Prober>,
-    /// `None` if the task hands over the changes of each iteration.
-    keeping: Option<Keeping>,
-}
-
-/// How a worker that is alone with its server lets its task keep changes.
-#[derive(Debug, Default)]
-struct Keeping {
-    /// Whether the task keeps changes of finished iterations.
-    keeps: bool,
-    /// Whether the current read has asked for no values that the worker holds.
-    holds: bool,
-    /// Whether the last answer had values.
-    is_fresh: bool,
-    /// Which iterations may keep their changes, as the last answer says.
-    stretch: Option<Stretch>,
 }
 
 /// An action that the driver carries out for a worker.
@@ -128,20 +113,7 @@ impl Worker {
             owed: Clock::ZERO,
             outputs: VecDeque::new(),
             held: Vec::new(),
-            keeping: None,
         }
-    }
-
-    /// The same worker, whose task may keep its changes while the server needs none of them ([`Task::iterate_on`]). It is
-    /// the only worker of its data center, and in one process with the only server. A crash of the process loses what the
-    /// task has kept.
-    ///
-    /// # Panics
-    /// If the data center has several servers, or the task's iterations are run again after a crash.
-    pub fn keeping_changes(self) -> Self {
-        assert_eq!(self.layouts.len(), 1, "one server has all that a worker changes");
-        assert!(!self.task.repeats(), "a state has no changes that a task has kept");
-        Self { keeping: Some(Keeping::default()), ..self }
     }
 
     /// Begins the first iteration.
@@ -174,7 +146,6 @@ impl Worker {
     pub fn handle_outrun(&mut self) {
         self.outputs.clear();
         self.state = State::Idle;
-        self.keeping = self.keeping.take().map(|_| Keeping::default());
     }
 
     /// Whether this replies to a read that the server has not answered.
@@ -182,12 +153,9 @@ impl Worker {
         let shard = from.index();
         self.state.reading().is_some_and(|reading| {
             let layout = self.layouts.get(shard);
-            let needs_no_values = self.keeping.as_ref().is_some_and(|keeping| keeping.holds);
             reply.clock == self.clock
                 && layout.is_some_and(|layout| {
-                    let is_complete =
-                        reply.values.len() == reading.requests[shard].parameters(layout);
-                    (is_complete || needs_no_values && reply.values.is_empty())
+                    reply.values.len() == reading.requests[shard].parameters(layout)
                         && reply.fits(layout)
                 })
                 && !reading.replied[shard]
@@ -207,13 +175,7 @@ impl Worker {
         let shard = from.index();
         assert!(!reading.replied[shard], "a server answers once");
         reading.replied[shard] = true;
-        let is_fresh = !reply.values.is_empty();
-        if let Some(keeping) = &mut self.keeping {
-            (keeping.is_fresh, keeping.stretch) = (is_fresh, reply.stretch);
-        }
-        if !is_fresh && self.keeping.as_ref().is_some_and(|keeping| keeping.holds) {
-            // The worker has them.
-        } else if takes_whole(&reading.requests) {
+        if takes_whole(&reading.requests) {
             self.model.values = reply.values;
         } else {
             reading.requests[shard].scatter(&reply.values, &self.layouts[shard], &mut self.model);
@@ -242,23 +204,9 @@ impl Worker {
         let State::Computing { deltas } = &mut self.state else {
             panic!("{} computes once it has read", self.id);
         };
-        let (computed, mut work) = match &self.keeping {
-            None => {
-                let (computed, work) = self.task.iterate(self.clock, &self.model)?;
-                (Some(computed), work)
-            }
-            Some(keeping) => {
-                let is_last = self.last.is_some() || self.prober.is_some();
-                let kept = keeping.factor_at(self.clock).filter(|_| !is_last);
-                self.task.iterate_on(self.clock, &self.model, keeping.is_fresh, kept)?
-            }
-        };
-        let keeps = computed.is_none();
-        if let Some(keeping) = &mut self.keeping {
-            keeping.keeps = keeps;
-        }
-        *deltas = Some(computed.unwrap_or_else(|| Deltas::none(self.model.layout())));
-        if self.model.values.is_shared() && !keeps {
+        let (computed, mut work) = self.task.iterate(self.clock, &self.model)?;
+        *deltas = Some(computed);
+        if self.model.values.is_shared() {
             // It is a server's reply, whose memory the server can use again.
             self.model.values = SharedValues::default();
         }
@@ -297,7 +245,6 @@ impl Worker {
             self.rest();
             return;
         }
-        self.hand_over_unread();
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Stopped { reading: None } | State::Ended => self.begin(),
             State::Stopped { reading: Some(reading) } => {
@@ -358,13 +305,9 @@ impl Worker {
         self.outputs.push_back(WorkerOutput::Stopped { clock: self.clock });
     }
 
-    /// Whether no further iteration starts. A task that keeps changes hands them over with one more.
+    /// Whether no further iteration starts.
     fn is_over(&self) -> bool {
-        self.last.is_some_and(|last| self.clock >= last.max(self.owed)) && !self.keeps_changes()
-    }
-
-    fn keeps_changes(&self) -> bool {
-        self.keeping.as_ref().is_some_and(|keeping| keeping.keeps)
+        self.last.is_some_and(|last| self.clock >= last.max(self.owed))
     }
 
     fn begin(&mut self) {
@@ -372,28 +315,12 @@ impl Worker {
             self.stop(None);
             return;
         }
-        if self.last.is_none() && self.task.has_ended() && !self.keeps_changes() {
+        if self.last.is_none() && self.task.has_ended() {
             self.state = State::Ended;
             self.outputs.push_back(WorkerOutput::Ended { clock: self.clock });
             return;
         }
         self.read();
-        self.hand_over_unread();
-    }
-
-    /// Begins the iteration in which a stopped worker hands over what its task has kept, without an answer to its read. The
-    /// worker has the values, and an answer may wait for a round that no data center begins any more.
-    fn hand_over_unread(&mut self) {
-        let is_past = self.last.is_some_and(|last| self.clock >= last.max(self.owed));
-        let Some(keeping) = self.keeping.as_mut().filter(|keeping| is_past && keeping.holds) else {
-            return;
-        };
-        if let State::Reading(reading) = &mut self.state {
-            keeping.is_fresh = false;
-            self.held.append(&mut reading.held);
-            self.state = State::Computing { deltas: None };
-            self.outputs.push_back(WorkerOutput::Compute);
-        }
     }
 
     fn read(&mut self) {
@@ -405,26 +332,13 @@ impl Worker {
         } else if self.model.values.is_empty() && !takes_whole(&requests) {
             self.model = Model::zeros(self.model.layout().clone());
         }
-        let holds = self.keeps_changes();
-        assert!(!holds || takes_whole(&requests), "a task that keeps changes reads all rows");
-        if let Some(keeping) = &mut self.keeping {
-            keeping.holds = holds;
-        }
         for (shard, rows) in requests.iter().enumerate() {
-            let message = WorkerMessage::Read { clock: self.clock, rows: rows.clone(), holds };
+            let message = WorkerMessage::Read { clock: self.clock, rows: rows.clone() };
             self.outputs
                 .push_back(WorkerOutput::ToServer { shard: ShardId(shard as u16), message });
         }
         let replied = vec![false; requests.len()];
         self.state = State::Reading(Reading { requests, replied, held: Vec::new() });
-    }
-}
-
-impl Keeping {
-    /// What the copy moves by where the task's values move by 1, if the iteration that starts at `clock` may keep its
-    /// changes.
-    fn factor_at(&self, clock: Clock) -> Option<f32> {
-        self.stretch.filter(|stretch| clock < stretch.hands_over_at).map(|stretch| stretch.factor)
     }
 }
 
@@ -443,7 +357,6 @@ persist! {
                 outputs,
                 held,
                 prober,
-                keeping: _,
             },
             walk,
             (),
@@ -529,147 +442,4 @@ fn takes_whole(requests: &[ShardRows]) -> bool {
 
 fn total(held: &[(WaitReason, Duration)]) -> Duration {
     held.iter().map(|(_, time)| *time).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::types::{DcId, RowSet, TableDeltas, TableLayout};
-
-    /// Changes its only parameter by 1 in each iteration, and keeps what it may.
-    struct Counting {
-        layout: Arc<ModelLayout>,
-        kept: f32,
-        ends_at: u64,
-        clock: u64,
-    }
-
-    impl Task for Counting {
-        fn rows(&mut self, clock: Clock) -> RowSet {
-            self.clock = clock.0;
-            RowSet::all(&self.layout)
-        }
-
-        fn iterate(&mut self, _: Clock, _: &Model) -> Result<(Deltas, Work), ApplicationError> {
-            panic!("the worker is alone with its server");
-        }
-
-        fn iterate_on(
-            &mut self,
-            clock: Clock,
-            model: &Model,
-            is_fresh: bool,
-            kept: Option<f32>,
-        ) -> Result<(Option<Deltas>, Work), ApplicationError> {
-            assert_eq!(model.values.len(), 1, "the values that were read stay at hand");
-            assert!(is_fresh || self.kept > 0.0, "values are left out while changes are kept");
-            (self.kept, self.clock) = (self.kept + 1.0, clock.0 + 1);
-            let deltas = kept.is_none().then(|| {
-                let all = TableDeltas::all(vec![std::mem::take(&mut self.kept)]);
-                Deltas { tables: vec![all] }
-            });
-            Ok((deltas, Work::default()))
-        }
-
-        fn repeats(&self) -> bool {
-            false
-        }
-
-        fn has_ended(&self) -> bool {
-            self.clock >= self.ends_at
-        }
-    }
-
-    fn worker(ends_at: u64) -> Worker {
-        let table = TableLayout { name: "a".into(), rows: 1, width: 1 };
-        let layout = Arc::new(ModelLayout::new(vec![table]));
-        let task = Counting { layout: layout.clone(), kept: 0.0, ends_at, clock: 0 };
-        let layouts = ShardLayout::all(&layout, 1);
-        let id = WorkerId { dc: DcId(0), index: 0 };
-        let mut worker = Worker::new(id, layout, layouts, Box::new(task), None).keeping_changes();
-        worker.handle_start();
-        worker
-    }
-
-    /// Answers the read of a worker that may keep its changes up to a clock, and runs the iteration. Returns whether the
-    /// worker holds the values, and what it has handed over. `None` if it reads nothing.
-    fn turn(worker: &mut Worker, hands_over_at: u64) -> Option<(bool, f32)> {
-        let WorkerOutput::ToServer { message, .. } = worker.poll_output()? else { return None };
-        let WorkerMessage::Read { clock, holds, .. } = message else { panic!("{message:?}") };
-        let values = if holds { SharedValues::default() } else { vec![0.0].into() };
-        let stretch = Stretch { hands_over_at: Clock(hands_over_at), factor: 1.0 };
-        let (held, probes, stretch) = (Vec::new(), Vec::new(), Some(stretch));
-        let reply = RowsRead { clock, values, held, probes, stretch };
-        assert!(worker.expects(ShardId(0), &reply));
-        worker.handle_rows(ShardId(0), reply);
-        assert!(matches!(worker.poll_output(), Some(WorkerOutput::Compute)));
-        worker.compute().unwrap();
-        worker.handle_computed();
-        let Some(WorkerOutput::ToServer { message, .. }) = worker.poll_output() else {
-            panic!("a clock ends with an update");
-        };
-        let WorkerMessage::Update { clock: finished, deltas, .. } = message else {
-            panic!("{message:?}")
-        };
-        assert_eq!(finished, clock);
-        let changes = deltas.tables().map(|(_, changes)| changes.values.iter().sum::<f32>());
-        Some((holds, changes.sum()))
-    }
-
-    #[test]
-    fn changes_are_kept_until_the_clock_that_hands_them_over() {
-        let mut worker = worker(u64::MAX);
-        let turns: Vec<_> = [2, 2, 2, 5, 5].map(|at| turn(&mut worker, at).unwrap()).into();
-        let expected = [(false, 0.0), (true, 0.0), (true, 3.0), (false, 0.0), (true, 0.0)];
-        assert_eq!(turns, expected);
-    }
-
-    #[test]
-    fn a_worker_that_is_stopped_hands_over_what_it_has_kept_with_one_more_clock() {
-        let mut worker = worker(u64::MAX);
-        assert_eq!(
-            [turn(&mut worker, 9), turn(&mut worker, 9)],
-            [Some((false, 0.0)), Some((true, 0.0))]
-        );
-        worker.handle_stop(Clock(2));
-        assert_eq!(hands_over_unanswered(&mut worker), 3.0);
-        let stopped = worker.poll_output();
-        assert!(matches!(stopped, Some(WorkerOutput::Stopped { clock: Clock(3) })), "{stopped:?}");
-    }
-
-    #[test]
-    fn a_worker_that_is_stopped_while_it_computes_hands_over_without_an_answer_too() {
-        let mut worker = worker(u64::MAX);
-        assert_eq!(turn(&mut worker, 9), Some((false, 0.0)));
-        worker.handle_stop(Clock(1));
-        assert_eq!(hands_over_unanswered(&mut worker), 2.0);
-        let stopped = worker.poll_output();
-        assert!(matches!(stopped, Some(WorkerOutput::Stopped { clock: Clock(2) })), "{stopped:?}");
-    }
-
-    /// Runs the iteration of a worker whose read nobody answers. Returns what it hands over.
-    fn hands_over_unanswered(worker: &mut Worker) -> f32 {
-        let read = worker.poll_output();
-        assert!(matches!(read, Some(WorkerOutput::ToServer { .. })), "{read:?}");
-        assert!(matches!(worker.poll_output(), Some(WorkerOutput::Compute)));
-        worker.compute().unwrap();
-        worker.handle_computed();
-        let Some(WorkerOutput::ToServer { message, .. }) = worker.poll_output() else {
-            panic!("a clock ends with an update");
-        };
-        let WorkerMessage::Update { deltas, .. } = message else { panic!("{message:?}") };
-        deltas.tables().map(|(_, changes)| changes.values.iter().sum::<f32>()).sum()
-    }
-
-    #[test]
-    fn a_task_that_ends_hands_over_what_it_has_kept_before_the_worker_says_so() {
-        let mut worker = worker(2);
-        assert_eq!(
-            [turn(&mut worker, 2), turn(&mut worker, 2)],
-            [Some((false, 0.0)), Some((true, 0.0))]
-        );
-        assert_eq!(turn(&mut worker, 2), Some((true, 3.0)));
-        let ended = worker.poll_output();
-        assert!(matches!(ended, Some(WorkerOutput::Ended { clock: Clock(3) })), "{ended:?}");
-    }
 }

@@ -132,7 +132,7 @@ impl Schedule<'_> {
         }
         match message {
             WorkerMessage::Reset => self.see(Seen::WorkerReset { server: id, worker: from })?,
-            WorkerMessage::Read { clock, rows, .. } => {
+            WorkerMessage::Read { clock, rows } => {
                 self.see(Seen::Asked { server: id, worker: from, clock, rows: &rows })?;
                 self.recorder(id, Undone::Asked { server: id, worker: from });
             }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::codec::Changes;
-use crate::node::{Lane, Stretch};
+use crate::node::Lane;
 use crate::server::TimeoutReason;
 use crate::server::blocks::DrainMethod;
 use crate::server::config::ServerConfig;
@@ -53,14 +53,6 @@ pub(super) struct ClockFacts {
     pub(super) read_fraction: f64,
     /// The learning rate divided by the largest so far, 0 to 1, if workers report it.
     pub(super) learning_rate_factor: Option<f64>,
-}
-
-/// Iterations whose changes a remote model needs together.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RemoteStretch {
-    pub(super) stretch: Stretch,
-    /// How often others than this data center's workers have changed its copy.
-    pub(super) changes_of_others: u64,
 }
 
 /// One server's part of a remote model.
@@ -287,12 +279,6 @@ pub(super) trait RemoteModel:
     }
 
     // Queries.
-
-    /// The iterations whose changes this model needs together, where no other data center needs them before. `None` if it
-    /// needs those of each iteration.
-    fn stretch(&self) -> Option<RemoteStretch> {
-        None
-    }
 
     /// The model's name in errors.
     fn name(&self) -> &'static str;

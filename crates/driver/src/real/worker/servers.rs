@@ -161,7 +161,7 @@ impl Servers {
     pub(super) fn send_copy_rows(&self, shard: ShardId, rows: &ShardRows) {
         if let ToServer::Far(Some(parcels)) = &self.ways[shard.index()] {
             let (clock, layout) = (Clock::ZERO, &self.layouts[shard.index()]);
-            let message = WorkerMessage::Read { clock, rows: rows.clone(), holds: false };
+            let message = WorkerMessage::Read { clock, rows: rows.clone() };
             let body = encode_worker_message(&message, layout);
             // If the queue is full or closed, the connection is lost. Its reader returns the error.
             let _lost = parcels.try_send((LanKind::CopyRows, body));

@@ -117,11 +117,6 @@ impl Factors {
         });
     }
 
-    /// The factor of a parameter that all workers change.
-    pub(super) fn largest(&self) -> f32 {
-        if self.factors.is_empty() { 1.0 } else { (self.all_workers / self.own_workers).max(1.0) }
-    }
-
     pub(super) fn of(&self, place: usize) -> f32 {
         self.factors.get(place).copied().unwrap_or(1.0)
     }

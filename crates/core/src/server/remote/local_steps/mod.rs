@@ -40,9 +40,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{ClockFacts, RemoteModel, RemoteStretch};
+use super::{ClockFacts, RemoteModel};
 use crate::codec::Changes;
-use crate::node::{Lane, Stretch};
+use crate::node::Lane;
 use crate::persist;
 use crate::server::TimeoutReason;
 use crate::server::blocks::sums::{Changed, Sum, add_change, add_frame};
@@ -99,8 +99,6 @@ pub(super) struct LocalSteps {
     next: Vec<Clock>,
     /// The round of the next step to receive, by fragment and home.
     due: Vec<Vec<Clock>>,
-    /// How often a step has changed the copy in this process.
-    steps_taken: u64,
     links: BTreeMap<DcId, JobLink>,
     drain: Drain,
     /// The method of the drain, once it was requested.
@@ -167,7 +165,6 @@ impl LocalSteps {
             wish: Tightness::NONE,
             tightness: Tightness::NONE,
             due: first.iter().map(|first| vec![*first; data_centers]).collect(),
-            steps_taken: 0,
             links: config.links.keys().map(|peer| (*peer, link())).collect(),
             next: first,
             drain: Drain::new(
@@ -346,25 +343,6 @@ impl RemoteModel for LocalSteps {
         self.next.contains(&clock.next())
     }
 
-    /// A round needs what workers have changed by the clock at which it begins. What enters the copy until then enters it
-    /// beside their changes. Before the first round nobody knows which parameters all workers change.
-    fn stretch(&self) -> Option<RemoteStretch> {
-        // With a quorum a total can begin a round at any time.
-        if self.quorum.is_some() {
-            return None;
-        }
-        let has_counts = |(fragment, due): (usize, &Vec<Clock>)| {
-            due.iter().all(|due| *due > self.rounds.first(fragment))
-        };
-        if self.draining.is_some() || !self.due.iter().enumerate().all(has_counts) {
-            return None;
-        }
-        let next = self.next.iter().min()?;
-        let hands_over_at = Clock(next.0.saturating_sub(1));
-        let stretch = Stretch { hands_over_at, factor: self.factors.largest() };
-        Some(RemoteStretch { stretch, changes_of_others: self.steps_taken })
-    }
-
     fn name(&self) -> &'static str {
         "local-steps"
     }
@@ -411,7 +389,6 @@ persist! {
                 tightness,
                 next,
                 due,
-                steps_taken: _,
                 links,
                 drain,
                 draining,
@@ -767,7 +744,6 @@ impl LocalSteps {
             }
         }
         self.pace.on_corrected(fragment, correction);
-        self.steps_taken += 1;
 
         let after = self.rounds.after(clock);
         self.due[fragment][home.index()] = after;

@@ -150,6 +150,15 @@ fn a_rehearsal_on_one_machine_reads_in_each_process_what_its_data_center_has() {
     check_equal(&bench, &bench.summary("out"));
 }
 
+/// Waits until a run has been evaluated some times, with all nodes alive.
+fn wait_for_progress(bench: &Bench, nodes: &mut [Node]) {
+    let progress = bench.path("out/progress.jsonl");
+    while fs::read_to_string(&progress).unwrap_or_default().lines().count() < 5 {
+        assert!(nodes.iter_mut().all(|node| node.0.try_wait().unwrap().is_none()));
+        pause();
+    }
+}
+
 /// The coordinator that comes back has what the nodes agreed on, so that nobody needs to report it again.
 #[test]
 fn a_coordinator_that_comes_back_knows_what_was_agreed() {
@@ -159,11 +168,7 @@ fn a_coordinator_that_comes_back_knows_what_was_agreed() {
     let state = bench.path("state");
     let more = ["--state", state.to_str().unwrap()];
     let first = coordinator(&bench, &address, &more);
-    let progress = bench.path("out/progress.jsonl");
-    while fs::read_to_string(&progress).unwrap_or_default().lines().count() < 5 {
-        assert!(nodes.iter_mut().all(|node| node.0.try_wait().unwrap().is_none()));
-        pause();
-    }
+    wait_for_progress(&bench, &mut nodes);
     drop(first);
 
     let (code, told) = coordinator(&bench, &address, &more).end();
@@ -185,11 +190,7 @@ fn a_coordinator_chooses_the_remote_model_of_all_nodes_by_the_sizes_of_data_that
     let state = bench.path("state");
     let more = ["--state", state.to_str().unwrap()];
     let first = coordinator(&bench, &address, &more);
-    let progress = bench.path("out/progress.jsonl");
-    while fs::read_to_string(&progress).unwrap_or_default().lines().count() < 5 {
-        assert!(nodes.iter_mut().all(|node| node.0.try_wait().unwrap().is_none()));
-        pause();
-    }
+    wait_for_progress(&bench, &mut nodes);
     drop(first);
     drop(nodes.pop());
     nodes.push(start(&bench, "south", &address, &["--dc", "south", "--worker", "1"]));

@@ -174,10 +174,8 @@ fn judge_baseline(runs: &mut [(Summary, Vec<Progress>)]) {
 
     let rules =
         StopRules { objective: Some(objective), held: held(progress), ..StopRules::default() };
-    let meets = |seen: &usize| {
-        rules.is_reached(progress[..*seen].iter().rev().map(|progress| progress.objective))
-    };
-    let first = (1..=progress.len()).find(meets).map(|seen| &progress[seen - 1]);
+    let objectives: Vec<f64> = progress.iter().map(|progress| progress.objective).collect();
+    let first = rules.first_reached(&objectives).map(|at| &progress[at]);
     summary.time_to_target_s = first.map(|at| at.time_s);
     summary.clocks_to_target = first.map(|at| at.clock);
     summary.wan_bytes_to_target = first.map(|at| at.wan_bytes);

@@ -487,8 +487,7 @@ persist! {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Earliest;
-    use super::super::StopRules;
+    use super::super::{Earliest, StopRules};
     use super::*;
     use crate::types::{Clock, Persist, ShardId, State};
 

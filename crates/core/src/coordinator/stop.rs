@@ -104,6 +104,12 @@ impl StopRules {
         self.objective.is_some_and(|target| mean().is_some_and(|mean| mean <= target))
     }
 
+    /// The place of the first evaluation with which the target is held, in objectives of a run from its start.
+    pub fn first_reached(&self, objectives: &[f64]) -> Option<usize> {
+        let holds = |last: &usize| self.is_reached(objectives[..=*last].iter().rev().copied());
+        (0..objectives.len()).find(holds)
+    }
+
     /// The rule that holds after the latest evaluation of `history`, if one does.
     pub(super) fn met(
         &self,

@@ -67,8 +67,7 @@ fn plan(context: &Context<'_, '_>, name: &str, delay: u64) -> Result<Plan, Evalu
         format!("{{ model = 'ssp', staleness = {delay} }}")
     };
     let local = Override::flag(SELF, "sync.local", &local);
-    let plan = APP.own_plan(&[local], context.changes)?;
-    Ok(Plan { name: format!("systems-delay-{name}"), ..plan })
+    context.plan(&APP, &format!("delay-{name}"), &[local])
 }
 
 const APP: App = App {

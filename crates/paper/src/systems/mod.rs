@@ -15,8 +15,8 @@ mod unchecked;
 
 use super::EvaluationError;
 use super::bench::{Bench, Finished, in_parallel};
-use super::suite::{Changes, SystemsSuite};
-use gaia_config::Plan;
+use super::suite::{App, Changes, SystemsSuite};
+use gaia_config::{Override, Plan};
 use gaia_report::paper::{SystemFigure, SystemRow, SystemUnit};
 
 /// What a check has to work with.
@@ -55,6 +55,12 @@ pub(super) fn check(
 }
 
 impl Context<'_, '_> {
+    /// The plan of a check's application, under a name of its own among the run files.
+    fn plan(&self, app: &App, name: &str, settings: &[Override]) -> Result<Plan, EvaluationError> {
+        let plan = app.own_plan(settings, self.changes)?;
+        Ok(Plan { name: format!("systems-{name}"), ..plan })
+    }
+
     /// Executes a run of a run file's application.
     fn run(&self, plan: &Plan) -> Result<Finished, EvaluationError> {
         self.bench.expect(1);

@@ -11,8 +11,8 @@ use gaia_report::paper::{SystemRow, SystemUnit, SystemVerdict};
 /// waited for and not.
 pub(super) fn check(context: &Context<'_, '_>) -> Result<Checked, EvaluationError> {
     let even = context.run(&plan(context, "even", &[])?)?;
-    let latest = even.progress.iter().rev().map(|progress| progress.objective);
-    let target = target_of(HELD.mean(latest).unwrap_or(f64::NAN));
+    let objectives: Vec<f64> = even.progress.iter().map(|progress| progress.objective).collect();
+    let target = target_of(HELD.mean(objectives.iter().rev().copied()).unwrap_or(f64::NAN));
     let stop = StopRules {
         objective: Some(target),
         held: HELD,
@@ -23,13 +23,13 @@ pub(super) fn check(context: &Context<'_, '_>) -> Result<Checked, EvaluationErro
     let timed = |name: &str, settings: &[(&str, &str)]| {
         context.run(&Plan { stop, ..plan(context, name, settings)? })
     };
-    let again = timed("even-again", &[])?;
     let waited = timed("waited-for", &[SLOW])?;
     let quorum = timed("quorum", &[SLOW, QUORUM])?;
     let as_long = context.run(&plan(context, "quorum-as-long", &[SLOW, QUORUM])?)?;
 
     let time = |run: &Finished| run.summary.time_to_target_s.unwrap_or(f64::NAN);
-    let times = |run: &Finished| time(run) / time(&again);
+    let even_s = stop.first_reached(&objectives).map_or(f64::NAN, |at| even.progress[at].time_s);
+    let times = |run: &Finished| time(run) / even_s;
     let (without, with) = (times(&waited), times(&quorum));
     let lost = (even.summary.metric.value - as_long.summary.metric.value).max(0.0);
 
@@ -55,7 +55,7 @@ pub(super) fn check(context: &Context<'_, '_>) -> Result<Checked, EvaluationErro
             100.0 * LOST_MAX,
         ),
     };
-    Ok(Checked { rows: vec![row], runs: vec![even, again, waited, quorum, as_long] })
+    Ok(Checked { rows: vec![row], runs: vec![even, waited, quorum, as_long] })
 }
 
 fn plan(
@@ -65,8 +65,7 @@ fn plan(
 ) -> Result<Plan, EvaluationError> {
     let set = |(key, value): &(&str, &str)| Override::flag(SELF, key, value);
     let settings: Vec<Override> = settings.iter().map(set).collect();
-    let plan = APP.own_plan(&settings, context.changes)?;
-    Ok(Plan { name: format!("systems-quorum-{name}"), ..plan })
+    context.plan(&APP, &format!("quorum-{name}"), &settings)
 }
 
 const APP: App = App {

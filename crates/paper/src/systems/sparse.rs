@@ -86,8 +86,7 @@ fn plan(
         Override::flag(SELF, "sync.remote", remote),
         Override::flag(SELF, "topology.wan.bandwidth", &format!("\"{mbit} Mbit/s\"")),
     ];
-    let plan = APP.own_plan(&overrides, context.changes)?;
-    Ok(Plan { name: format!("systems-{name}"), ..plan })
+    context.plan(&APP, name, &overrides)
 }
 
 pub(super) const APP: App = App {

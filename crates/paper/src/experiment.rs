@@ -3,12 +3,12 @@
 
 use super::EvaluationError;
 use super::bench::{Bench, Finished, in_parallel};
-use super::calibrate::{Fit, bsp_over_lan, fit};
 use super::centralize::data_bytes;
 use super::published::published;
 use super::suite::{App, BSP, Changes, LAN, Suite, WORST, WanSpec};
 use gaia_config::{Override, Plan};
 use gaia_core::coordinator::{StopRules, target_of};
+use gaia_planner::{Fit, Reach, bsp_over_lan, fit};
 use gaia_report::paper::ScaleRow;
 
 /// An application over a WAN.
@@ -208,11 +208,16 @@ fn own_fit(
     bench: &Bench<'_>,
 ) -> Result<Fit, EvaluationError> {
     let remote = bsp(suite, experiment, changes)?;
+    let probe = |plan: &Plan| Ok(bench.probe(plan)?.progress);
     let ratio_at =
-        |scale: f64| bsp_over_lan(&experiment.plan(BSP, scale, &remote, changes)?, bench);
+        |scale: f64| bsp_over_lan(&experiment.plan(BSP, scale, &remote, changes)?, probe);
     match experiment.published() {
-        Some(row) => fit(row.lan, ratio_at),
-        None => Ok(Fit { scale: 1.0, ratio: ratio_at(1.0)? }),
+        Some(row) => fit(row.lan, |scale| match ratio_at(scale) {
+            // Some link would be slower than any may be.
+            Err(EvaluationError::Config(_)) => Ok(None),
+            other => other.map(Some),
+        }),
+        None => Ok(Fit { scale: 1.0, ratio: ratio_at(1.0)?, reach: Reach::Found }),
     }
 }
 

@@ -11,7 +11,6 @@
 mod ablation;
 mod bench;
 mod brakes;
-mod calibrate;
 mod cells;
 mod centralize;
 mod error;

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 mod auto;
+mod calibration;
 mod candidates;
 mod choice;
 mod clock_work;
@@ -24,6 +25,7 @@ use gaia_core::application::ApplicationError;
 use gaia_driver::RunError;
 
 pub use auto::{Decided, decide, decide_untried};
+pub use calibration::{Fit, Reach, bsp_over_lan, fit};
 pub use clock_work::ClockWork;
 pub use decision::shortlist;
 pub use exchange::Exchange;

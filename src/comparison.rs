@@ -1,9 +1,12 @@
 //! One training over several WANs with several remote models, towards one target.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use gaia_config::{ConfigError, Plan, RunFile};
 use gaia_core::coordinator::{Held, StopReason, StopRules, target_of};
 use gaia_driver::Outcome;
 use gaia_report::{Comparison, held, held_at_the_end};
+use gaia_telemetry::Summary;
 
 /// The runs of a comparison, all of them checked before the first one starts.
 ///
@@ -87,14 +90,39 @@ impl ComparisonPlan {
         let mut runs = vec![(outcome.summary, outcome.progress)];
 
         for variant in &self.variants {
-            let was_interrupted = runs
-                .last()
-                .is_some_and(|(summary, _)| summary.stopped_by == StopReason::Interrupted.name());
+            let was_interrupted = runs.last().is_some_and(|(summary, _)| is_interrupted(summary));
             let Some(reached) = reached.filter(|_| !was_interrupted) else { break };
-            let mut variant = variant.clone();
-            variant.plan.stop = reached.as_target_of(&variant.plan.stop);
-            let outcome = run(&variant)?;
+            let outcome = run(&reached.as_target_of(variant))?;
             runs.push((outcome.summary, outcome.progress));
+        }
+
+        Ok(Comparison::new(runs))
+    }
+
+    /// As [`ComparisonPlan::run`], with at most `threads` of the variants at once.
+    ///
+    /// # Errors
+    /// The first error of `run`, in the order of the variants that have begun.
+    pub fn run_at_once<E: Send>(
+        &self,
+        threads: usize,
+        run: impl Fn(&Variant) -> Result<Outcome, E> + Sync,
+    ) -> Result<Comparison, E> {
+        let outcome = run(&self.reference)?;
+        let was_interrupted = AtomicBool::new(is_interrupted(&outcome.summary));
+        let reached = Reached::by(&outcome);
+        let mut runs = vec![(outcome.summary, outcome.progress)];
+
+        if let Some(reached) = reached {
+            let others = gaia_driver::in_parallel(&self.variants, threads, |variant| {
+                if was_interrupted.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                let outcome = run(&reached.as_target_of(variant))?;
+                was_interrupted.fetch_or(is_interrupted(&outcome.summary), Ordering::Relaxed);
+                Ok(Some((outcome.summary, outcome.progress)))
+            })?;
+            runs.extend(others.into_iter().flatten());
         }
 
         Ok(Comparison::new(runs))
@@ -148,17 +176,24 @@ impl Reached {
         Some(Self { objective, held: held(progress), clocks: summary.clocks })
     }
 
-    /// Stops a run that holds the same, or has had several times the clocks for it.
-    fn as_target_of(self, own: &StopRules) -> StopRules {
+    /// The variant, stopped once it holds the same, or has had several times the clocks for it.
+    fn as_target_of(self, variant: &Variant) -> Variant {
+        let mut variant = variant.clone();
+        let own = &variant.plan.stop;
         let patience = self.clocks.saturating_mul(PATIENCE);
-        StopRules {
+        variant.plan.stop = StopRules {
             objective: Some(target_of(self.objective)),
             held: self.held,
             clocks: Some(own.clocks.map_or(patience, |clocks| clocks.max(patience))),
             seconds: own.seconds,
             change: None,
-        }
+        };
+        variant
     }
+}
+
+fn is_interrupted(summary: &Summary) -> bool {
+    summary.stopped_by == StopReason::Interrupted.name()
 }
 
 /// The name of the WAN that there is none: all machines in one data center.

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::memory::check_memory;
-use super::training::{carry_out, live_mode};
+use super::seeds::compare_seeds;
+use super::slowdown::with_slowdown;
+use super::training::{Shown, carry_out, live_mode, waiting_for_data};
 use super::{CompareFlags, Done, Failure, OutputFlags, Terminal, signals};
 use crate::applications::{Applications, build_with};
 use crate::{ComparisonPlan, Variant, write_comparison};
-use gaia_config::RunFile;
+use gaia_config::{Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_core::topology::DataHome;
 use gaia_driver::Outcome;
-use gaia_report::{Paint, RunDirectory, Waiting, comparison_block};
+use gaia_report::{Comparison, Paint, RunDirectory, Waiting, comparison_block};
 
 /// Runs every remote model over every WAN, BSP on the LAN first: what that reaches is every other's target.
 pub(super) fn compare(
@@ -22,6 +24,23 @@ pub(super) fn compare(
     terminal: &Terminal,
 ) -> Result<Done, Failure> {
     let file = flags.run.read(applications)?;
+    let (file, slowdown) = match flags.slowdown {
+        None => (file, None),
+        Some(asked) => {
+            let read = |plan: &Plan| {
+                let read = || build_with(applications, plan, 0..plan.topology.workers());
+                let read = waiting_for_data(&flags.run.output, || {
+                    read().map_err(|error| Failure::data(error, &file))
+                });
+                Ok(read?.0)
+            };
+            let (file, found) = with_slowdown(&file, &flags.wan, asked, read, terminal)?;
+            (file, Some(found))
+        }
+    };
+    if flags.seeds > 1 {
+        return compare_seeds(flags, (&file, slowdown), applications, terminal);
+    }
     let plan = ComparisonPlan::new(&file, &flags.remote, &flags.wan)?;
     let reference = &plan.reference.plan;
     let mut bench = Bench {
@@ -49,6 +68,7 @@ pub(super) fn compare(
         }
         bench.run(variant)
     })?;
+    let comparison = Comparison { slowdown, ..comparison };
 
     write_comparison(&bench.directory, reference, &comparison)?;
     let block = comparison_block(&comparison, Some(&bench.directory.page()), Paint::for_stdout());
@@ -98,6 +118,7 @@ impl Bench<'_> {
         let directory = self.directory.create_child(&name)?;
 
         let (interrupted, program) = (self.interrupted.clone(), self.applications.program());
-        carry_out(&variant.plan, &application, &directory, self.output, interrupted, program)
+        let shown = Shown::alone(self.output);
+        carry_out(&variant.plan, &application, &directory, shown, interrupted, program)
     }
 }

@@ -21,8 +21,10 @@ mod paper;
 mod plan;
 mod predict;
 mod report;
+mod seeds;
 mod setting_of_flag;
 mod signals;
+mod slowdown;
 mod terminal;
 mod train;
 mod trained;
@@ -133,6 +135,9 @@ pub(crate) struct TrainFlags {
         value_parser = OsStringValueParser::new().map(Resume::from)
     )]
     pub(crate) resume: Resume,
+    /// Train with so many seeds, from the run's own on, and report medians and ranges
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000), conflicts_with = "resume")]
+    pub(crate) seeds: u64,
 }
 
 /// Whether a run continues.
@@ -184,6 +189,12 @@ pub(crate) struct CompareFlags {
     /// one data center [default: the WAN of the run file]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) wan: Vec<String>,
+    /// Fit the bandwidth scale so that a clock of BSP over the WAN takes so many times what it takes on the LAN
+    #[arg(long, value_name = "TIMES", value_parser = slowdown::times)]
+    pub(crate) slowdown: Option<f64>,
+    /// Repeat the comparison with so many seeds, from the run's own on, and report medians and ranges
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub(crate) seeds: u64,
 }
 
 #[derive(Debug, Args)]
@@ -515,6 +526,10 @@ checkpoints/clock-NNNN every `checkpoint.every` clocks, and when it is interrupt
 that of a run that was not stopped. With --driver real the run continues from the states of its nodes. With \
 --driver emulated nothing is kept. The default is never: a directory with files of another run is refused.
 
+--seeds N trains with N seeds: that of the run, the next, and so on. Simulated runs go on in parallel, as many as there are \
+processors and as memory holds; runs of the other drivers go on one at a time. Each has its directory, seed-SEED, in the run's \
+directory; compare.json and compare.html there have the medians and ranges. Ctrl-C keeps the runs that have ended.
+
 With --driver real the certificates of the nodes are in a temporary folder that only its owner can open. The folder \
 is deleted when the run ends, unless the process is killed.";
 
@@ -522,9 +537,18 @@ const COMPARE_HELP: &str = "\
 Examples:
   gaia compare config/run/movielens.toml --set app.data.path=ratings.csv --wan lan,gaia-2016-ec2-all
   gaia compare config/run/a9a.toml --remote bsp,tap,asp --wan gaia-2016-vc,my-wan.toml
+  gaia compare config/run/quickstart.toml --driver simulated --seeds 5
+  gaia compare config/run/quickstart.toml --driver simulated --slowdown 4.5
 
 [sync.remote] of the run file applies to the model that it names. The other models run with their \
-defaults (SSP with a staleness of 1). An inline bandwidth_scale of the run file applies to every WAN.";
+defaults (SSP with a staleness of 1). An inline bandwidth_scale of the run file applies to every WAN.
+
+--slowdown TIMES fits the bandwidth scale for one WAN instead, by short simulations of BSP there and on its LAN. A small model \
+over slow links waits as long as a large one over fast links. The scale that is found is said, and recorded in compare.json.
+
+--seeds N repeats the comparison with N seeds: that of the run, the next, and so on. Figures are medians with their lowest and \
+highest value, and a difference that does not have the same sign with every seed is called noise. Simulated runs go on in \
+parallel, those of the other drivers one at a time. Ctrl-C keeps the runs that have ended.";
 
 const PAPER_HELP: &str = "\
 Examples:

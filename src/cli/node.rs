@@ -8,7 +8,7 @@ use clap::Args;
 use super::deciding::{chosen_by_coordinator, tell};
 use super::log::name_node;
 use super::node_data::data_of;
-use super::training::{carry_out_with, show_result};
+use super::training::{Shown, carry_out_with, show_result};
 use super::{Done, Failure, RunFlags, Terminal, signals};
 use crate::applications::Applications;
 use gaia_config::{Plan, Variables, coordinator_address, placed};
@@ -109,14 +109,18 @@ pub(super) fn node(
     };
     let application = node.application().clone();
     terminal.note(&application.describe());
-    let outcome = carry_out_with(&plan, &application, &directory, output, |observer| {
-        match node.run(observer)? {
+    let outcome = carry_out_with(
+        &plan,
+        &application,
+        &directory,
+        Shown::alone(output),
+        |observer| match node.run(observer)? {
             NodeEnd::Conducted(outcome) => Ok(*outcome),
             NodeEnd::Over | NodeEnd::Interrupted => {
                 unreachable!("the coordinator conducts to the end")
             }
-        }
-    })?;
+        },
+    )?;
 
     show_result(&outcome.summary, &outcome.highlights, &directory, terminal);
     outcome.check_sound().map_err(Failure::run)?;

@@ -3,8 +3,8 @@
 use super::training::show_result;
 use super::{Failure, ReportFlags, Terminal};
 use gaia_report::{
-    Comparison, Paint, RunDirectory, RunRecord, comparison_block, paper, read_comparison,
-    write_comparison, write_run_pages,
+    Comparison, Paint, RunDirectory, RunRecord, SeededComparison, comparison_block, figures, paper,
+    read_comparison, read_seeds, seeds_block, write_comparison, write_run_pages, write_seeds,
 };
 
 /// Writes the report of finished runs again, or of several runs side by side.
@@ -15,7 +15,12 @@ pub(super) fn report(flags: &ReportFlags, terminal: &Terminal) -> Result<(), Fai
     }
     match directories.as_slice() {
         [only] if only.is_paper() => renew_paper(only, terminal),
-        [only] if only.is_comparison() => renew_comparison(only, terminal),
+        [only] if !only.seeds()?.is_empty() && flags.output.out.is_none() => {
+            renew_seeds(only, terminal)
+        }
+        [only] if only.is_comparison() && only.seeds()?.is_empty() => {
+            renew_comparison(only, terminal)
+        }
         [only] if flags.output.out.is_none() => renew_run(only, terminal),
         several => set_side_by_side(several, flags, terminal),
     }
@@ -42,11 +47,77 @@ fn renew_paper(directory: &RunDirectory, terminal: &Terminal) -> Result<(), Fail
     Ok(())
 }
 
+fn renew_seeds(directory: &RunDirectory, terminal: &Terminal) -> Result<(), Failure> {
+    finish_seeds(directory, &directory.read_run_toml()?, &read_seeds(directory)?, terminal)
+}
+
+/// Sets side by side what directories of the same seeds hold, seed by seed.
+fn set_seeds_side_by_side(
+    directories: &[(&RunDirectory, Vec<(u64, RunDirectory)>)],
+    flags: &ReportFlags,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let seeds_of = |seeds: &[(u64, RunDirectory)]| -> Vec<u64> {
+        seeds.iter().map(|(seed, _)| *seed).collect()
+    };
+    let (first, seeds) = &directories[0];
+    let seeds = seeds_of(seeds);
+    let mut comparisons: Vec<(u64, Vec<_>)> =
+        seeds.iter().map(|seed| (*seed, Vec::new())).collect();
+    for (directory, own) in directories {
+        if seeds_of(own) != seeds {
+            let own = match own.is_empty() {
+                true => "a run or a comparison of one seed".into(),
+                false => figures::seeds(&seeds_of(own)),
+            };
+            return Err(Failure::usage(format!(
+                "{}: {own}, expected the same seeds as in {}, {}",
+                directory.path().display(),
+                first.path().display(),
+                figures::seeds(&seeds)
+            )));
+        }
+        for ((_, directory), (_, runs)) in own.iter().zip(&mut comparisons) {
+            for member in directory.members()? {
+                let run = member.read()?;
+                runs.push((run.summary, run.progress));
+            }
+        }
+    }
+
+    let comparisons = comparisons.into_iter().map(|(seed, runs)| (seed, Comparison::new(runs)));
+    let found = SeededComparison::new(comparisons.collect());
+    let run_toml = first.read_run_toml()?;
+    let directory = RunDirectory::create(flags.output.out.as_deref(), "report")?;
+    finish_seeds(&directory, &run_toml, &found, terminal)
+}
+
+fn finish_seeds(
+    directory: &RunDirectory,
+    run_toml: &str,
+    seeds: &SeededComparison,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    write_seeds(directory, run_toml, seeds)?;
+    let block = seeds_block(seeds, Some(&directory.page()), Paint::for_stdout());
+    terminal.line(block.trim_end());
+    terminal.result(&seeds.file());
+    Ok(())
+}
+
 fn set_side_by_side(
     directories: &[RunDirectory],
     flags: &ReportFlags,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
+    let with_seeds: Vec<_> = directories
+        .iter()
+        .map(|directory| Ok((directory, directory.seeds()?)))
+        .collect::<Result<_, Failure>>()?;
+    if with_seeds.iter().any(|(_, seeds)| !seeds.is_empty()) {
+        return set_seeds_side_by_side(&with_seeds, flags, terminal);
+    }
+
     let mut runs = Vec::new();
     for directory in directories {
         let members = if directory.is_comparison() { directory.children()? } else { Vec::new() };

@@ -1,5 +1,6 @@
 //! `gaia train`: one run from start to report.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,17 +8,18 @@ use std::sync::atomic::AtomicBool;
 use super::deciding::decided;
 use super::log::name_node;
 use super::memory::check_memory;
-use super::training::{carry_out, carry_out_kept, live_mode, show_result};
+use super::seeds::train_seeds;
+use super::training::{Shown, carry_out, carry_out_kept, show_result, waiting_for_data};
 use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
 use crate::applications::{Applications, build_with};
 use gaia_checkpoint::{Checkpoints, Keeper, Resumed};
-use gaia_config::{DriverKind, Plan};
+use gaia_config::{DriverKind, Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopReason;
 use gaia_core::types::{NodeId, Seed};
 use gaia_driver::real::labels;
 use gaia_driver::{Ending, RunError};
-use gaia_report::{RunDirectory, RunRecord, Waiting};
+use gaia_report::{RunDirectory, RunRecord};
 
 /// Trains what the run file describes.
 pub(super) fn train(
@@ -25,11 +27,12 @@ pub(super) fn train(
     applications: &dyn Applications,
     terminal: &Terminal,
 ) -> Result<Done, Failure> {
-    let TrainFlags { run, resume } = flags;
+    let TrainFlags { run, resume, seeds } = flags;
+    if *seeds > 1 {
+        return train_seeds(flags, *seeds, applications, terminal);
+    }
     let file = run.read(applications)?;
     let plan = decided(file.plan()?, &file, run, applications, terminal)?;
-    let simulated = plan.driver == DriverKind::Simulated;
-
     if plan.driver == DriverKind::Real {
         // This process is the coordinator.
         name_node(&labels(&plan, &[NodeId::Coordinator]).join("+"));
@@ -43,13 +46,8 @@ pub(super) fn train(
         return show_again(&directory, &record, terminal);
     }
 
-    let application = {
-        let _line = Waiting::new(live_mode(&run.output), "reads the data");
-        // With the real driver this process is the coordinator.
-        let is_real = plan.driver == DriverKind::Real;
-        let workers = 0..if is_real { 0 } else { plan.topology.workers() };
-        build_with(applications, &plan, workers).map_err(|error| Failure::data(error, &file))?
-    };
+    let (application, _) =
+        waiting_for_data(&run.output, || application_of(&plan, &file, applications))?;
     check_memory(&[&plan], application.as_ref(), terminal)?;
     let from = match resume {
         Resume::From(path) => Some(checkpoints(&plan, application.as_ref(), path).read(path)?),
@@ -60,34 +58,72 @@ pub(super) fn train(
         _ => RunDirectory::create(out, &plan.name)?,
     };
 
-    let ending = if simulated {
-        let checkpoints = checkpoints(&plan, application.as_ref(), &directory.checkpoints());
-        let resumed = if *resume == Resume::Auto { checkpoints.newest()? } else { from };
-        terminal.note(&application.describe());
-        if let Some(Resumed { path, facts, .. }) = &resumed {
-            terminal.note(&format!("resumes from {} (clock {})", path.display(), facts.clock));
+    let is_simulated = plan.driver == DriverKind::Simulated;
+    let resumed = match resume {
+        Resume::Auto if is_simulated => {
+            checkpoints(&plan, application.as_ref(), &directory.checkpoints()).newest()?
         }
-        let interrupted = interrupted(applications)?;
-        let keeper = Keeper::new(checkpoints, plan.checkpoint.every, interrupted);
-        let mut keeper = keeper.resuming(resumed);
-        carry_out_kept(&plan, &application, &directory, &run.output, &mut keeper)?
-    } else {
-        terminal.note(&application.describe());
-        if *resume == Resume::Auto && directory.node_states().is_dir() {
-            terminal.note("continues from the states of its nodes");
-        }
-        let interrupted = interrupted(applications)?;
-        let program = applications.program();
-        let outcome =
-            carry_out(&plan, &application, &directory, &run.output, interrupted, program)?;
-        Ending::Finished(Box::new(outcome))
+        _ => from,
     };
+    terminal.note(&application.describe());
+    if let Some(Resumed { path, facts, .. }) = &resumed {
+        terminal.note(&format!("resumes from {} (clock {})", path.display(), facts.clock));
+    }
+    if !is_simulated && *resume == Resume::Auto && directory.node_states().is_dir() {
+        terminal.note("continues from the states of its nodes");
+    }
 
-    end(ending, &directory, terminal)
+    let started = Started {
+        plan: &plan,
+        application: &application,
+        directory: &directory,
+        shown: Shown::alone(&run.output),
+        interrupted: interrupted(applications)?,
+        program: applications.program(),
+    };
+    end(started.carry_out(resumed)?, &directory, terminal)
+}
+
+/// The application of a plan, with the data of the workers that run in this process.
+pub(super) fn application_of(
+    plan: &Plan,
+    file: &RunFile,
+    applications: &dyn Applications,
+) -> Result<Arc<dyn Application>, Failure> {
+    // With the real driver this process is the coordinator.
+    let is_real = plan.driver == DriverKind::Real;
+    let workers = 0..if is_real { 0 } else { plan.topology.workers() };
+    build_with(applications, plan, workers).map_err(|error| Failure::data(error, file))
+}
+
+/// A run that is about to begin.
+pub(super) struct Started<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) application: &'a Arc<dyn Application>,
+    pub(super) directory: &'a RunDirectory,
+    pub(super) shown: Shown<'a>,
+    pub(super) interrupted: Arc<AtomicBool>,
+    /// The command that starts nodes, if it is not the running program.
+    pub(super) program: Option<Vec<OsString>>,
+}
+
+impl Started<'_> {
+    /// Runs to the end and writes all files. A simulated run begins where it is resumed from, and keeps checkpoints.
+    pub(super) fn carry_out(self, resumed: Option<Resumed>) -> Result<Ending, Failure> {
+        let Self { plan, application, directory, shown, interrupted, program } = self;
+        if plan.driver == DriverKind::Simulated {
+            let checkpoints = checkpoints(plan, application.as_ref(), &directory.checkpoints());
+            let keeper = Keeper::new(checkpoints, plan.checkpoint.every, interrupted);
+            let mut keeper = keeper.resuming(resumed);
+            return carry_out_kept(plan, application, directory, shown, &mut keeper);
+        }
+        let outcome = carry_out(plan, application, directory, shown, interrupted, program)?;
+        Ok(Ending::Finished(Box::new(outcome)))
+    }
 }
 
 /// What ends the run in order.
-fn interrupted(applications: &dyn Applications) -> Result<Arc<AtomicBool>, Failure> {
+pub(super) fn interrupted(applications: &dyn Applications) -> Result<Arc<AtomicBool>, Failure> {
     match applications.interrupted() {
         Some(interrupted) => Ok(interrupted),
         None => signals::interrupted().map_err(Failure::run),

@@ -12,8 +12,8 @@ use gaia_core::application::Application;
 use gaia_driver::real::NodeFiles;
 use gaia_driver::{Ending, Outcome, RunError, RunOptions};
 use gaia_report::{
-    DcPlan, Live, LiveMode, LivePlan, Paint, Recorder, RunDirectory, highlights_block, run_block,
-    write_run,
+    DcPlan, Live, LiveMode, LivePlan, Paint, Recorder, RunDirectory, RunsView,
+    Waiting, highlights_block, run_block, write_run,
 };
 use gaia_telemetry::{Observer, Summary};
 use tracing::warn;
@@ -40,7 +40,7 @@ pub(super) fn carry_out(
     plan: &Plan,
     application: &Arc<dyn Application>,
     directory: &RunDirectory,
-    output: &OutputFlags,
+    shown: Shown<'_>,
     interrupted: Arc<AtomicBool>,
     program: Option<Vec<OsString>>,
 ) -> Result<Outcome, Failure> {
@@ -53,10 +53,10 @@ pub(super) fn carry_out(
         states: directory.node_states(),
         logs: directory.node_logs(),
         models: directory.kept_models(),
-        json: output.verbosity.log == LogFormat::Json,
+        json: shown.output.verbosity.log == LogFormat::Json,
     };
 
-    let outcome = carry_out_with(plan, application, directory, output, |observer| {
+    let outcome = carry_out_with(plan, application, directory, shown, |observer| {
         gaia_driver::run_logged(plan, application, &options, observer, &files)
     })?;
     // Until its files are written, a run can be continued.
@@ -71,11 +71,11 @@ pub(super) fn carry_out_with(
     plan: &Plan,
     application: &Arc<dyn Application>,
     directory: &RunDirectory,
-    output: &OutputFlags,
+    shown: Shown<'_>,
     run: impl FnOnce(&mut dyn Observer) -> Result<Outcome, RunError>,
 ) -> Result<Outcome, Failure> {
     directory.write("run.toml", plan.to_toml())?;
-    let mut recorder = recorder(plan, application.as_ref(), directory, output)?;
+    let mut recorder = recorder(plan, application.as_ref(), directory, shown)?;
     let outcome = run(&mut recorder);
     finish(directory, plan, application.as_ref(), recorder, outcome)
 }
@@ -85,11 +85,11 @@ pub(super) fn carry_out_kept(
     plan: &Plan,
     application: &Arc<dyn Application>,
     directory: &RunDirectory,
-    output: &OutputFlags,
+    shown: Shown<'_>,
     keeper: &mut Keeper,
 ) -> Result<Ending, Failure> {
     directory.write("run.toml", plan.to_toml())?;
-    let mut recorder = recorder(plan, application.as_ref(), directory, output)?;
+    let mut recorder = recorder(plan, application.as_ref(), directory, shown)?;
     match gaia_driver::run_kept(plan, application, &mut recorder, keeper) {
         Ok(Ending::Finished(outcome)) => {
             let outcome = finish(directory, plan, application.as_ref(), recorder, Ok(*outcome))?;
@@ -111,10 +111,44 @@ fn recorder(
     plan: &Plan,
     application: &dyn Application,
     directory: &RunDirectory,
-    output: &OutputFlags,
+    shown: Shown<'_>,
 ) -> Result<Recorder, Failure> {
-    let live = Live::new(live_mode(output), live_plan(plan, application));
+    let title = title(plan, shown);
+    let plan = live_plan(plan, application, title);
+    let live = match shown.among {
+        Some(runs) => Live::among(runs, plan),
+        None => Live::new(live_mode(shown.output), plan),
+    };
     Ok(Recorder::new(directory, live)?)
+}
+
+/// How a run in progress is shown.
+#[derive(Clone, Copy)]
+pub(super) struct Shown<'a> {
+    pub(super) output: &'a OutputFlags,
+    /// The runs that go on beside it.
+    pub(super) among: Option<&'a RunsView>,
+    /// The seed that tells it from other runs.
+    pub(super) seed: Option<u64>,
+}
+
+impl<'a> Shown<'a> {
+    /// A run that is the only one.
+    pub(super) fn alone(output: &'a OutputFlags) -> Self {
+        Self { output, among: None, seed: None }
+    }
+}
+
+/// Reads data while a line says so. Also returns by how many bytes that has reduced the memory that is free.
+pub(super) fn waiting_for_data<T>(
+    output: &OutputFlags,
+    read: impl FnOnce() -> Result<T, Failure>,
+) -> Result<(T, u64), Failure> {
+    let before = gaia_data::free_memory();
+    let _line = Waiting::new(live_mode(output), "reads the data");
+    let read = read()?;
+    let taken = before.zip(gaia_data::free_memory());
+    Ok((read, taken.map_or(0, |(before, after)| before.saturating_sub(after))))
 }
 
 /// How progress is shown. A log that machines read is not mixed with lines for people.
@@ -140,16 +174,21 @@ fn finish(
     Ok(outcome)
 }
 
-fn live_plan(plan: &Plan, application: &dyn Application) -> LivePlan {
+/// The headline of a run; one that goes on among others has one line for everything.
+fn title(plan: &Plan, shown: Shown<'_>) -> String {
+    let (remote, wan) = (plan.remote.name(), &plan.topology.name);
+    let alone = || format!("{}: {remote} over {wan}, {}", plan.name, plan.driver.name());
+    match (shown.seed, shown.among) {
+        (Some(seed), Some(_)) => format!("seed {seed}  {remote} over {wan}"),
+        (Some(seed), None) => format!("{}, seed {seed}", alone()),
+        (None, _) => alone(),
+    }
+}
+
+fn live_plan(plan: &Plan, application: &dyn Application, title: String) -> LivePlan {
     let data_centers = plan.topology.data_centers.iter();
     LivePlan {
-        title: format!(
-            "{}: {} over {}, {}",
-            plan.name,
-            plan.remote.name(),
-            plan.topology.name,
-            plan.driver.name()
-        ),
+        title,
         target_objective: plan.stop.objective,
         metric: application.metric().name.into(),
         data_centers: data_centers

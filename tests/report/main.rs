@@ -7,4 +7,5 @@ mod pages;
 mod paper;
 mod paper_sample;
 mod sample;
+mod seeds;
 mod terminal;

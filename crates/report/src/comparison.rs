@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::slowdown::Slowdown;
 use gaia_core::coordinator::{Held, StopRules, target_of};
 use gaia_core::sync::RemoteSync;
 use gaia_telemetry::{Progress, Summary};
@@ -14,6 +15,8 @@ use gaia_telemetry::{Progress, Summary};
 pub struct Comparison {
     /// The objective that ends every run. `None` where there is none, or runs have different ones.
     pub target_objective: Option<f64>,
+    /// The bandwidth scale that was fitted before the runs, if one was.
+    pub slowdown: Option<Slowdown>,
     /// The runs, in the order described above.
     pub runs: Vec<ComparedRun>,
 }
@@ -49,6 +52,9 @@ pub struct ComparisonFile {
     pub target_objective: Option<f64>,
     /// Where the target comes from, as [`Comparison::definition`] words it.
     pub definition: String,
+    /// As in [`Comparison::slowdown`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowdown: Option<Slowdown>,
     /// One for each run, in the comparison's order.
     pub rows: Vec<CompareRow>,
 }
@@ -91,7 +97,7 @@ impl Comparison {
             .map(|(row, progress)| ComparedRun { row, progress })
             .collect();
 
-        Self { target_objective, runs }
+        Self { target_objective, slowdown: None, runs }
     }
 
     /// The contents of `compare.json`.
@@ -99,6 +105,7 @@ impl Comparison {
         ComparisonFile {
             target_objective: self.target_objective,
             definition: self.definition(),
+            slowdown: self.slowdown,
             rows: self.runs.iter().map(|run| run.row.clone()).collect(),
         }
     }

@@ -5,8 +5,8 @@
 //! nowhere else. It shows the quantities that the Gaia paper judges by (Hsieh et al., NSDI 2017): time until
 //! convergence, the traffic on WAN links and its cost.
 //!
-//! The rooms, from the bottom up: `text/`, `directory/`, `comparison`, `chart/`, `terminal/` and `live/`, `page/`,
-//! [`paper`], [`plan`].
+//! The rooms, from the bottom up: `text/`, `directory/`, `comparison`, `seeds/`, `chart/`, `terminal/` and `live/`,
+//! `page/`, [`paper`], [`plan`].
 
 #![warn(missing_docs)]
 
@@ -17,20 +17,26 @@ mod live;
 mod page;
 pub mod paper;
 pub mod plan;
+mod seeds;
+mod slowdown;
 mod terminal;
 mod text;
 mod verdicts;
 
 pub use comparison::{CompareRow, ComparedRun, Comparison, ComparisonFile, held, held_at_the_end};
 pub use directory::{ProgressLog, ReportError, RunDirectory, RunRecord, to_json};
-pub use live::{DcPlan, Live, LiveMode, LivePlan, Recorder, Waiting};
+pub use live::{DcPlan, Live, LiveMode, LivePlan, Recorder, RunsView, Waiting};
+pub use seeds::{SeededComparison, SeedsFile, Spread, SpreadRow};
+pub use slowdown::Slowdown;
 pub use terminal::{
     Paint, TrainedEvaluation, comparison_block, evaluation_block, highlights_block, run_block,
+    seeds_block,
 };
 
 /// Figures as every page and every line shows them.
 pub mod figures {
     pub use crate::text::numbers::{bytes, dollars, objective, seconds, times};
+    pub use crate::text::phrases::seeds;
 }
 
 use directory::{COMPARE, COMPARE_PAGE, HIGHLIGHTS, PAGE, PICTURE, RUN_TOML, SUMMARY};
@@ -90,15 +96,42 @@ pub fn write_comparison(
     directory.write(COMPARE_PAGE, page::compare_page(run_toml, comparison))
 }
 
-/// Reads the runs below a comparison's directory, and compares them again.
+/// Writes the files of runs over several seeds into the directory that holds a directory for each seed.
+///
+/// # Errors
+/// [`ReportError::Io`] where a file cannot be written.
+pub fn write_seeds(
+    directory: &RunDirectory,
+    run_toml: &str,
+    seeds: &SeededComparison,
+) -> Result<(), ReportError> {
+    directory.write(RUN_TOML, run_toml)?;
+    directory.write(COMPARE, to_json(&seeds.file()))?;
+    directory.write(PICTURE, page::seeds_plot(seeds).standalone())?;
+    directory.write(COMPARE_PAGE, page::seeds_page(run_toml, seeds))
+}
+
+/// Reads the directories of several seeds, and compares their runs again.
+///
+/// # Errors
+/// As [`RunDirectory::read`], for any of the runs.
+pub fn read_seeds(directory: &RunDirectory) -> Result<SeededComparison, ReportError> {
+    let mut comparisons = Vec::new();
+    for (seed, child) in directory.seeds()? {
+        comparisons.push((seed, read_comparison(&child)?));
+    }
+    Ok(SeededComparison::new(comparisons))
+}
+
+/// Reads the runs below a comparison's directory, or the run that the directory holds, and compares them again.
 ///
 /// # Errors
 /// As [`RunDirectory::read`], for any of the runs.
 pub fn read_comparison(directory: &RunDirectory) -> Result<Comparison, ReportError> {
     let mut runs = Vec::new();
-    for child in directory.children()? {
+    for child in directory.members()? {
         let record = child.read()?;
         runs.push((record.summary, record.progress));
     }
-    Ok(Comparison::new(runs))
+    Ok(Comparison { slowdown: directory.slowdown(), ..Comparison::new(runs) })
 }

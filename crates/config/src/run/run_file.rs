@@ -188,6 +188,18 @@ impl RunFile {
         Ok(changed)
     }
 
+    /// The same run with one setting changed.
+    ///
+    /// # Errors
+    /// Where the setting has no place in the file. Its value is checked by [`RunFile::plan`].
+    pub fn with_setting(&self, setting: &Override) -> Result<Self, ConfigError> {
+        let mut changed = self.clone();
+        let source = changed.add_flag(setting);
+        let applied = setting.apply(source, &mut changed.root);
+        applied.map_err(|problem| changed.sources.error(problem))?;
+        Ok(changed)
+    }
+
     /// The same run with another remote model, one of [`RemoteSync::VARIANTS`].
     ///
     /// The run file's settings for its own model are kept. Any other model gets its defaults, and SSP a staleness of 1.

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::files::{
@@ -17,6 +18,7 @@ use super::json::read_json;
 use super::name::{file_name, utc};
 use super::progress::read_progress;
 use super::{ProgressLog, ReportError};
+use crate::slowdown::Slowdown;
 use gaia_model::{KEPT_MODELS, MODEL, ModelFile};
 use gaia_telemetry::{Progress, Summary};
 
@@ -157,20 +159,65 @@ impl RunDirectory {
     /// # Errors
     /// [`ReportError::Io`] where this directory cannot be listed.
     pub fn children(&self) -> Result<Vec<Self>, ReportError> {
-        let entries =
-            fs::read_dir(&self.path).map_err(ReportError::io(&self.path, "cannot be listed"))?;
-
-        let mut children = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(ReportError::io(&self.path, "cannot be listed"))?;
-            let child = Self { path: entry.path() };
-            if child.is_run() {
-                children.push(child);
-            }
-        }
-
+        let mut children: Vec<Self> =
+            self.entries()?.into_iter().map(|path| Self { path }).filter(Self::is_run).collect();
         children.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(children)
+    }
+
+    /// The paths in this directory, in no order.
+    fn entries(&self) -> Result<Vec<PathBuf>, ReportError> {
+        let listed = |error| ReportError::io(&self.path, "cannot be listed")(error);
+        let entries = fs::read_dir(&self.path).map_err(listed)?;
+        entries.map(|entry| Ok(entry.map_err(listed)?.path())).collect()
+    }
+
+    /// The runs in this directory: those of its comparison, or the one that it holds.
+    ///
+    /// # Errors
+    /// As [`RunDirectory::children`].
+    pub fn members(&self) -> Result<Vec<Self>, ReportError> {
+        if self.is_run() { Ok(vec![self.clone()]) } else { self.children() }
+    }
+
+    /// Makes the directory of one seed inside this one.
+    ///
+    /// # Errors
+    /// As [`RunDirectory::create`].
+    pub fn create_seed(&self, seed: u64) -> Result<Self, ReportError> {
+        self.create_child(&format!("{SEED}{seed}"))
+    }
+
+    /// The directories of seeds that hold a finished run or comparison, each with its seed, in ascending order. Empty
+    /// where the directory has none.
+    ///
+    /// # Errors
+    /// [`ReportError::Io`] where this directory cannot be listed.
+    pub fn seeds(&self) -> Result<Vec<(u64, Self)>, ReportError> {
+        let mut seeds = Vec::new();
+        for path in self.entries()? {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let seed = name.and_then(|name| name.strip_prefix(SEED)?.parse().ok());
+            let child = Self { path };
+            if let Some(seed) = seed
+                && (child.is_run() || child.is_comparison())
+            {
+                seeds.push((seed, child));
+            }
+        }
+        seeds.sort_by_key(|(seed, _)| *seed);
+        Ok(seeds)
+    }
+
+    /// The slowdown that the records of a comparison name. `None` where they name none, or cannot be read: they are
+    /// about to be written again.
+    pub(crate) fn slowdown(&self) -> Option<Slowdown> {
+        #[derive(Deserialize)]
+        struct Noted {
+            slowdown: Option<Slowdown>,
+        }
+        let noted: Result<Noted, ReportError> = self.read_record(COMPARE, "a comparison");
+        noted.ok()?.slowdown
     }
 
     /// The directory itself.
@@ -285,6 +332,9 @@ impl RunDirectory {
         unreachable!("fewer than 2³² runs start in one second")
     }
 }
+
+/// What the names of the directories of seeds begin with.
+const SEED: &str = "seed-";
 
 /// Writes a file under another name in its folder, which is created, and renames it.
 fn write_beside(path: &Path, contents: &[u8]) -> Result<(), ReportError> {

@@ -12,6 +12,7 @@
 mod board;
 mod plain;
 mod recorder;
+mod runs;
 mod screen;
 mod waiting;
 
@@ -20,11 +21,13 @@ use std::time::{Duration, Instant};
 
 pub use board::{DcPlan, LivePlan};
 pub use recorder::Recorder;
+pub use runs::RunsView;
 pub use waiting::Waiting;
 
 use board::Board;
 use gaia_telemetry::{Observer, Progress};
 use plain::PlainLines;
+use runs::RunLine;
 use screen::Screen;
 
 /// How progress is shown.
@@ -51,6 +54,8 @@ pub struct Live {
 enum Face {
     Screen(Screen),
     Lines(PlainLines<Stderr>),
+    /// One of several runs at once.
+    Among(RunLine),
     Quiet,
 }
 
@@ -78,10 +83,17 @@ impl Live {
         Self { board: Board::new(plan), face, shown: None, unshown: false }
     }
 
+    /// One of several runs that are shown at once.
+    pub fn among(runs: &RunsView, plan: LivePlan) -> Self {
+        let face = Face::Among(runs.line());
+        Self { board: Board::new(plan), face, shown: None, unshown: false }
+    }
+
     /// Ends the view: shows the last evaluation where it has not been shown as a line, or clears the screen.
     pub fn finish(&mut self) {
         match &mut self.face {
             Face::Screen(screen) => screen.clear(),
+            Face::Among(line) => line.clear(),
             Face::Lines(lines) if self.unshown => lines.show(&self.board),
             Face::Lines(_) | Face::Quiet => {}
         }
@@ -96,6 +108,7 @@ impl Observer for Live {
         let due = is_due(self.shown, LINE_EVERY);
         match &mut self.face {
             Face::Screen(screen) => screen.show(&self.board),
+            Face::Among(line) => line.show(&self.board),
             Face::Lines(lines) if due => lines.show(&self.board),
             Face::Lines(_) | Face::Quiet => return,
         }
@@ -104,13 +117,21 @@ impl Observer for Live {
     }
 
     fn on_tick(&mut self, time_s: f64, clocks: &[Option<u64>], wan_sent_bytes: &[u64]) {
-        if let Face::Screen(screen) = &mut self.face
-            && is_due(self.shown, REDRAW_EVERY)
-        {
-            self.board.on_tick(time_s, clocks, wan_sent_bytes);
-            screen.show(&self.board);
-            self.shown = Some(Instant::now());
+        if !is_due(self.shown, REDRAW_EVERY) {
+            return;
         }
+        match &mut self.face {
+            Face::Screen(screen) => {
+                self.board.on_tick(time_s, clocks, wan_sent_bytes);
+                screen.show(&self.board);
+            }
+            Face::Among(line) => {
+                self.board.on_tick(time_s, clocks, wan_sent_bytes);
+                line.show(&self.board);
+            }
+            Face::Lines(_) | Face::Quiet => return,
+        }
+        self.shown = Some(Instant::now());
     }
 
     fn on_taken_over(&mut self, lost: &str, by: &str) {
@@ -130,8 +151,10 @@ impl Observer for Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        if let Face::Screen(screen) = &mut self.face {
-            screen.clear();
+        match &mut self.face {
+            Face::Screen(screen) => screen.clear(),
+            Face::Among(line) => line.clear(),
+            Face::Lines(_) | Face::Quiet => {}
         }
     }
 }

@@ -71,7 +71,7 @@ fn lines(board: &Board, rows: usize, columns: usize) -> Vec<String> {
 }
 
 /// `12.4 s · objective 0.7312, target 0.71 · WAN 14.2 MB`
-fn state(board: &Board) -> String {
+pub(super) fn state(board: &Board) -> String {
     let mut parts = vec![numbers::seconds(board.time_s)];
     if let Some(evaluation) = &board.evaluation {
         let objective = numbers::objective(evaluation.objective);

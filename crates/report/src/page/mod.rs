@@ -7,9 +7,13 @@
 mod compare;
 mod parts;
 mod run;
+mod seeds;
 mod template;
 
 pub(crate) use compare::compare_page;
-pub(crate) use parts::{BlockedBar, Cell, Picture, Table, colour, comparison_plot, run_plot};
+pub(crate) use parts::{
+    BlockedBar, Cell, Picture, Table, colour, comparison_plot, run_plot, seeds_plot,
+};
 pub(crate) use run::run_page;
+pub(crate) use seeds::seeds_page;
 pub(crate) use template::render;

@@ -31,9 +31,10 @@ fn printable(c: char) -> char {
     }
 }
 
-const TEMPLATES: [(&str, &str); 8] = [
+const TEMPLATES: [(&str, &str); 9] = [
     ("run.html", include_str!("templates/run.html")),
     ("compare.html", include_str!("templates/compare.html")),
+    ("seeds.html", include_str!("templates/seeds.html")),
     ("paper.html", include_str!("templates/paper.html")),
     ("frame.html", include_str!("templates/frame.html")),
     ("parts.html", include_str!("templates/parts.html")),

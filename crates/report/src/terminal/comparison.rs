@@ -23,6 +23,9 @@ pub fn comparison_block(comparison: &Comparison, page: Option<&Path>, paint: Pai
     };
 
     line(&mut block, &format!("{} {target}{}", paint.bold("Target"), comparison.definition()));
+    for text in comparison.slowdown.iter().flat_map(|fitted| wrapped(&fitted.said(), WIDTH)) {
+        line(&mut block, &text);
+    }
     line(&mut block, "");
 
     let (head, rows) = table(comparison).lines(WIDTH);
@@ -88,7 +91,7 @@ fn table(comparison: &Comparison) -> TextTable {
 }
 
 /// The name of a WAN, with the factor applied to its bandwidths where there is one.
-fn wan_heading(summary: &Summary) -> String {
+pub(super) fn wan_heading(summary: &Summary) -> String {
     let wan = fitted(&summary.wan, 48);
     match bandwidth_scale(summary) {
         scale if scale.is_empty() => wan,

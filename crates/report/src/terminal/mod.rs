@@ -7,9 +7,11 @@ mod evaluation;
 mod lines;
 mod paint;
 mod run;
+mod seeds;
 
 pub use comparison::comparison_block;
 pub use evaluation::{TrainedEvaluation, evaluation_block};
 pub(crate) use lines::line;
 pub use paint::Paint;
 pub use run::{highlights_block, run_block};
+pub use seeds::seeds_block;

@@ -1,6 +1,7 @@
 //! Short phrases about a run, the same on the terminal and on pages.
 
 use super::{numbers, plain};
+use crate::seeds::Spread;
 use gaia_telemetry::{
     ConservationRecord, GuardRecord, MembershipChange, MembershipRecord, PartedRecord, Summary,
     TrivialRecord,
@@ -106,6 +107,29 @@ pub(crate) fn bytes_to_target(summary: &Summary) -> String {
             format!("{} to the target", numbers::bytes(bytes))
         }
         _ => String::new(),
+    }
+}
+
+/// From the lowest to the highest value of a figure over seeds, as `2.90× to 3.42×`; one value where both are written
+/// alike. `missing` stands for a bound that there is not.
+pub(crate) fn range(spread: &Spread, missing: &str, show: impl Fn(f64) -> String) -> String {
+    let [low, high] =
+        [spread.low, spread.high].map(|bound| bound.map_or_else(|| missing.into(), &show));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
+/// `seed 7`, `seeds 1 to 5`, or the seeds themselves where some are missing between them.
+pub fn seeds(seeds: &[u64]) -> String {
+    match seeds {
+        [] => "no seed".into(),
+        [one] => format!("seed {one}"),
+        [first, .., last] if last - first == seeds.len() as u64 - 1 => {
+            format!("seeds {first} to {last}")
+        }
+        all => {
+            let all: Vec<String> = all.iter().map(u64::to_string).collect();
+            format!("seeds {}", all.join(", "))
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod heat;
 mod links;
 mod picture;
 mod pictures;
+mod seed_pictures;
 mod table;
 
 pub(super) use against_bsp::{AgainstBsp, against_bsp};
@@ -19,4 +20,6 @@ pub(super) use links::LinkTable;
 pub(crate) use picture::Picture;
 pub(super) use pictures::{Pictures, comparison_pictures, run_pictures};
 pub(crate) use pictures::{comparison_plot, run_plot};
+pub(super) use seed_pictures::seed_pictures;
+pub(crate) use seed_pictures::seeds_plot;
 pub(crate) use table::{Cell, Table};

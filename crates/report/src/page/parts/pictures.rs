@@ -17,6 +17,12 @@ pub(in crate::page) struct Pictures {
     others: Vec<Picture>,
 }
 
+impl Pictures {
+    pub(super) fn new(first: Picture, others: Vec<Picture>) -> Self {
+        Self { first, others }
+    }
+}
+
 /// What is drawn over what.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Axes {

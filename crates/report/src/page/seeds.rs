@@ -1,0 +1,164 @@
+//! `compare.html` over several seeds: the same runs repeated, with medians and ranges.
+
+use serde::Serialize;
+
+use super::parts::{Cell, Pictures, Table, colour, seed_pictures};
+use super::template::render;
+use crate::comparison::LAN;
+use crate::seeds::{SeedCell, SeededComparison, Spread, SpreadRow, seed_verdicts};
+use crate::text::numbers;
+use crate::text::phrases::{
+    outcome, range, seeds as seeds_said, time_to_target, trained_on, wan_bandwidth_scale,
+};
+use gaia_telemetry::Summary;
+
+#[derive(Serialize)]
+struct SeedsView<'a> {
+    title: String,
+    sentence: String,
+    target: String,
+    slowdown: Option<String>,
+    verdicts: Vec<String>,
+    medians: Table,
+    wans: Vec<WanView>,
+    runs: Table,
+    about: Option<&'a Summary>,
+    seeds: String,
+    run_toml: &'a str,
+}
+
+/// The charts of one WAN.
+#[derive(Serialize)]
+struct WanView {
+    name: String,
+    /// The LAN comes last on the page.
+    is_lan: bool,
+    pictures: Pictures,
+}
+
+/// The page of runs over several seeds, as text.
+pub(crate) fn seeds_page(run_toml: &str, seeds: &SeededComparison) -> String {
+    let cells = seeds.cells();
+    let about = cells.first().map(SeedCell::first);
+    let seeds_said = seeds_said(&seeds.seeds());
+    let name = about.map_or("gaia", |about| &about.name);
+    let target = seeds.targets().map_or_else(String::new, |target| {
+        format!("objective {}, ", range(&target, numbers::NONE, numbers::target))
+    });
+
+    render(
+        "seeds.html",
+        &SeedsView {
+            title: format!("{name}: {seeds_said}"),
+            sentence: about.map_or_else(String::new, trained_on),
+            target: format!("{target}{}", seeds.definition()),
+            slowdown: seeds.slowdown().map(|fitted| fitted.said()),
+            verdicts: seed_verdicts(seeds),
+            medians: medians(&cells),
+            wans: seeds
+                .wans()
+                .iter()
+                .enumerate()
+                .map(|(at, wan)| WanView {
+                    name: (*wan).into(),
+                    is_lan: *wan == LAN,
+                    pictures: seed_pictures(seeds, wan, &format!("wan-{at}")),
+                })
+                .collect(),
+            runs: runs(&cells),
+            about,
+            seeds: seeds_said,
+            run_toml,
+        },
+    )
+}
+
+/// A row for each model on each WAN: the median of each figure and its range.
+fn medians(cells: &[SeedCell<'_>]) -> Table {
+    let metric = cells.first().map_or("metric", |cell| &cell.first().metric.name);
+    let rows: Vec<SpreadRow> = cells.iter().map(SpreadRow::of).collect();
+    // One model alone has nothing that it is compared with.
+    let has_ratios = rows.iter().any(|row| row.speedup_vs_bsp.is_some() || row.times_lan.is_some());
+    let ratios: &[(&str, usize)] =
+        if has_ratios { &[("vs BSP", 2), ("times LAN", 2)] } else { &[] };
+    let figures =
+        [(metric, 2), ("WAN bytes", 2), ("cost", 2), ("reads held back, worker-seconds", 2)];
+    let over = [&[("", 2), ("time to target", 2)], ratios, &figures].concat();
+    let mut heads = vec!["model", "met"];
+    heads.extend(["#median", "#range"].repeat(over.len() - 1));
+    let mut table = Table::new("Medians over the seeds", &heads).over(&over);
+
+    let mut wan = None;
+    for ((at, cell), row) in cells.iter().enumerate().zip(&rows) {
+        if wan != Some(cell.wan()) {
+            wan = Some(cell.wan());
+            table.group(heading(cell.first()));
+        }
+        let bytes = |value: f64| numbers::bytes(value.round() as u64);
+        let mut figures = vec![
+            Cell::new(cell.remote()).dot(colour(cell.remote(), at)),
+            Cell::new(format!("{} of {}", row.reached, row.runs)).miss_if(row.reached < row.runs),
+        ];
+        figures.extend(both(Some(&row.time_to_target_s), "never", numbers::seconds));
+        if has_ratios {
+            figures.extend(both(row.speedup_vs_bsp.as_ref(), numbers::NONE, numbers::times));
+            figures.extend(both(row.times_lan.as_ref(), numbers::NONE, numbers::times));
+        }
+        figures.extend(both(Some(&row.metric), "not finite", numbers::objective));
+        figures.extend(both(Some(&row.wan_bytes), numbers::NONE, bytes));
+        figures.extend(both(Some(&row.cost_usd), numbers::NONE, numbers::dollars));
+        figures.extend(both(Some(&row.blocked_s), numbers::NONE, numbers::seconds));
+        table.row(figures);
+    }
+    table
+}
+
+/// The median and the range of a figure, or none of both.
+fn both(spread: Option<&Spread>, missing: &str, show: impl Fn(f64) -> String) -> [Cell; 2] {
+    let Some(spread) = spread else { return [numbers::NONE, ""].map(Cell::new) };
+    let median = spread.median.map_or_else(|| missing.into(), &show);
+    [Cell::new(median), Cell::new(range(spread, missing, show))]
+}
+
+/// A row for each run.
+fn runs(cells: &[SeedCell<'_>]) -> Table {
+    let metric = cells.first().map_or("metric", |cell| &cell.first().metric.name);
+    let metric = format!("#{metric}");
+    let heads = [
+        "seed",
+        "converged",
+        "#time to target",
+        "#vs BSP",
+        "#clocks",
+        "#objective",
+        &metric,
+        "#WAN bytes",
+        "#cost",
+    ];
+    let mut table = Table::new("Every run", &heads);
+    for cell in cells {
+        table.group(format!("{}, {}", cell.remote(), heading(cell.first())));
+        for (seed, run) in &cell.runs {
+            let summary = &run.row.summary;
+            table.row(vec![
+                Cell::new(seed.to_string()),
+                Cell::new(outcome(summary)),
+                Cell::new(time_to_target(summary)),
+                Cell::new(numbers::shown(run.row.speedup_vs_bsp, numbers::times)),
+                Cell::new(numbers::count(summary.clocks)),
+                Cell::new(numbers::objective(summary.objective)),
+                Cell::new(numbers::objective(summary.metric.value)),
+                Cell::new(numbers::bytes(summary.wan_bytes)),
+                Cell::new(numbers::dollars(run.row.cost_usd)),
+            ]);
+        }
+    }
+    table
+}
+
+fn heading(summary: &Summary) -> String {
+    match wan_bandwidth_scale(summary) {
+        scale if scale.is_empty() => summary.wan.clone(),
+        scale => format!("{}, {scale}", summary.wan),
+    }
+}

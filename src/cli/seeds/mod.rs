@@ -1,0 +1,176 @@
+//! The same training with several seeds: `--seeds N` of `gaia train` and `gaia compare`.
+//!
+//! Each seed has a directory of its own, which is that of the same command with this seed alone. This room decides
+//! how many runs go on at once, and what is kept of those that ended when the others did not.
+
+mod at_once;
+mod compare;
+mod room;
+mod train;
+
+pub(super) use compare::compare_seeds;
+pub(super) use train::train_seeds;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use self::room::{Bounds, Room, why_one_at_a_time};
+use super::training::{Shown, live_mode};
+use super::{Done, Failure, OutputFlags, RunFlags, Terminal};
+use gaia_config::{Override, Plan, RunFile};
+use gaia_core::application::Application;
+use gaia_driver::{RunError, processors};
+use gaia_planner::Memory;
+use gaia_report::{
+    Comparison, LiveMode, Paint, RunDirectory, RunsView, SeededComparison, figures, seeds_block,
+    write_seeds,
+};
+use gaia_telemetry::Summary;
+
+/// The run file with each of so many seeds, from its own on.
+fn files_of_seeds(
+    file: &RunFile,
+    run: &RunFlags,
+    seeds: u64,
+) -> Result<Vec<(u64, RunFile)>, Failure> {
+    let first = file.plan()?.seed.0;
+    let last = first.checked_add(seeds - 1).filter(|last| *last <= i64::MAX as u64);
+    let Some(last) = last else {
+        let flag = if run.seed.is_some() { "--seed" } else { "seed" };
+        return Err(Failure::usage(format!(
+            "--seeds {seeds}: {flag} is {first}, expected at most {} for so many seeds",
+            i64::MAX as u64 - (seeds - 1)
+        )));
+    };
+    let with_seed = |seed: u64| -> Result<(u64, RunFile), Failure> {
+        let setting = Override::flag("--seeds", "seed", &seed.to_string());
+        Ok((seed, file.with_setting(&setting)?))
+    };
+    (first..=last).map(with_seed).collect()
+}
+
+/// How many runs go on at once, which is said. The plans are those of one seed; `counts` are the seeds, and the runs
+/// of each that need not follow one another; `read` is the application of the first seed and the memory that its data
+/// takes.
+fn room_of(
+    plans: &[&Plan],
+    (seeds, inside): (usize, usize),
+    (application, data): (&dyn Application, u64),
+    terminal: &Terminal,
+) -> Room {
+    let parameters = application.layout().parameters();
+    let held = |plan: &&Plan| Memory::of(plan, parameters, application.momentum()).all;
+    let first = plans.first().map_or(0, |plan| plan.seed.0);
+    let said = format!("{seeds} seeds, {first} to {}", first + (seeds as u64 - 1));
+    if let Some(why) = plans.first().and_then(|plan| why_one_at_a_time(plan)) {
+        terminal.note(&format!("{said}, one run at a time: {why}"));
+        return Room::ONE;
+    }
+
+    let room = Room::within(Bounds {
+        processors: processors(),
+        seeds,
+        inside,
+        data,
+        model: plans.iter().map(held).max().unwrap_or(0),
+        free: gaia_data::free_memory().map(|free| free + data),
+    });
+    let short = match room.is_short_of_memory {
+        true => "; the memory that is free holds no more",
+        false => "",
+    };
+    terminal.note(&format!("{said}, {} at a time{short}", counted(room.seeds * room.inside)));
+    room
+}
+
+fn counted(runs: usize) -> String {
+    if runs == 1 { "1 run".into() } else { format!("{runs} runs") }
+}
+
+/// What is shown while runs of several seeds go on.
+struct Progress<'a> {
+    terminal: &'a Terminal,
+    output: &'a OutputFlags,
+    /// `None` where one run goes on at a time, which is shown as if it were alone.
+    view: Option<RunsView>,
+    ended: AtomicUsize,
+    all: usize,
+}
+
+impl<'a> Progress<'a> {
+    fn new(
+        terminal: &'a Terminal,
+        output: &'a OutputFlags,
+        is_one_at_a_time: bool,
+        all: usize,
+    ) -> Self {
+        let view = (!is_one_at_a_time).then(|| RunsView::new(live_mode(output)));
+        Self { terminal, output, view, ended: AtomicUsize::new(0), all }
+    }
+
+    /// How the run of a seed is shown.
+    fn shown(&self, seed: u64) -> Shown<'_> {
+        Shown { output: self.output, among: self.view.as_ref(), seed: Some(seed) }
+    }
+
+    /// Says that a run has ended.
+    fn on_ended(&self, summary: &Summary) {
+        let ended = 1 + self.ended.fetch_add(1, Ordering::Relaxed);
+        let Summary { seed, remote_sync, wan, clocks, .. } = summary;
+        let (time, objective) =
+            (figures::seconds(summary.time_s), figures::objective(summary.objective));
+        let what = format!("{remote_sync} over {wan}");
+        let all = self.all;
+        let said = format!(
+            "{ended:>4} of {all}  seed {seed:<6} {what:<24} {clocks} clocks in {time}, objective {objective}"
+        );
+        match &self.view {
+            Some(view) if live_mode(self.output) != LiveMode::Quiet => view.say(&said),
+            _ => self.terminal.note(&said),
+        }
+    }
+}
+
+/// Reports the runs that have ended, and says how it went: a failure comes after the report of the others.
+fn finish(
+    directory: &RunDirectory,
+    run_toml: &str,
+    found: (Vec<(u64, Comparison)>, Option<Failure>),
+    all: usize,
+    interrupted: &AtomicBool,
+    terminal: &Terminal,
+) -> Result<Done, Failure> {
+    let (comparisons, failure) = found;
+    let seeds = SeededComparison::new(comparisons);
+    if seeds.runs() > 0 {
+        write_seeds(directory, run_toml, &seeds)?;
+        let block = seeds_block(&seeds, Some(&directory.page()), Paint::for_stdout());
+        terminal.line(block.trim_end());
+        terminal.result(&seeds.file());
+    }
+
+    if let Some(failure) = failure {
+        let (ended, path) = (seeds.runs(), directory.path().display());
+        terminal.note(&format!("{ended} of {all} runs have ended and are kept in {path}"));
+        return Err(failure);
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        let ended = seeds.runs();
+        terminal.note(&format!("interrupted: {ended} of {all} runs have ended and are reported"));
+        return Ok(Done::Interrupted);
+    }
+    Ok(Done::Whole)
+}
+
+/// The failure of a seed, with the seed.
+fn of_seed(seed: u64, failure: Failure) -> Failure {
+    match failure {
+        Failure::Run(error) => Failure::run(format!("seed {seed}: {error}")),
+        other => other,
+    }
+}
+
+/// The failure of a run that has diverged.
+fn diverged(summary: &Summary) -> Option<Failure> {
+    let reason = summary.diverged.clone()?;
+    Some(of_seed(summary.seed, Failure::run(RunError::Diverged { reason })))
+}

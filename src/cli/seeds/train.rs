@@ -1,0 +1,96 @@
+//! `gaia train --seeds N`: independent runs that differ in their seed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::at_once::at_once;
+use super::room::Room;
+use super::{Progress, diverged, files_of_seeds, finish, of_seed, room_of};
+use crate::applications::Applications;
+use crate::cli::deciding::decided;
+use crate::cli::memory::check_memory;
+use crate::cli::train::{Started, application_of, interrupted};
+use crate::cli::training::waiting_for_data;
+use crate::cli::{Done, Failure, Terminal, TrainFlags};
+use gaia_config::{Decision, Plan, RunFile};
+use gaia_core::application::Application;
+use gaia_driver::Ending;
+use gaia_report::{Comparison, RunDirectory};
+
+/// One run, ready to begin.
+struct Job {
+    plan: Plan,
+    application: Arc<dyn Application>,
+    directory: RunDirectory,
+}
+
+/// Trains with so many seeds, and reports medians and ranges.
+pub(in crate::cli) fn train_seeds(
+    flags: &TrainFlags,
+    seeds: u64,
+    applications: &dyn Applications,
+    terminal: &Terminal,
+) -> Result<Done, Failure> {
+    let run = &flags.run;
+    let files = files_of_seeds(&run.read(applications)?, run, seeds)?;
+    // The first seed chooses for all, so that all runs have one remote model.
+    let first = decided(files[0].1.plan()?, &files[0].1, run, applications, terminal)?;
+    let plans = files.iter().map(|(_, file)| plan_as_decided(file, &first));
+    let plans = plans.collect::<Result<Vec<Plan>, Failure>>()?;
+
+    let application = |at: usize| application_of(&plans[at], &files[at].1, applications);
+    let (read, data) = waiting_for_data(&run.output, || application(0))?;
+    check_memory(&[&first], read.as_ref(), terminal)?;
+    let directory = RunDirectory::create(run.output.out.as_deref(), &first.name)?;
+    directory.write("run.toml", first.to_toml())?;
+    terminal.note(&read.describe());
+    let room = room_of(&[&first], (plans.len(), 1), (read.as_ref(), data), terminal);
+    let progress = Progress::new(terminal, &run.output, room == Room::ONE, plans.len());
+    let (interrupted, program) = (interrupted(applications)?, applications.program());
+
+    let mut read = Some(read);
+    let prepare = |at: usize| {
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let application = match read.take() {
+            Some(first) => first,
+            None => application(at)?,
+        };
+        let directory = directory.create_seed(files[at].0)?;
+        Ok(Some(Job { plan: plans[at].clone(), application, directory }))
+    };
+    let carry_out = |job: Job| {
+        let Job { plan, application, directory } = job;
+        let seed = plan.seed.0;
+        let run = Started {
+            plan: &plan,
+            application: &application,
+            directory: &directory,
+            shown: progress.shown(seed),
+            interrupted: interrupted.clone(),
+            program: program.clone(),
+        };
+        let ending = run.carry_out(None).map_err(|failure| of_seed(seed, failure))?;
+        let outcome = match ending {
+            Ending::Finished(outcome) | Ending::Interrupted { outcome, .. } => outcome,
+        };
+        progress.on_ended(&outcome.summary);
+        Ok((seed, Comparison::new(vec![(outcome.summary, outcome.progress)])))
+    };
+    let (found, failure) = at_once(plans.len(), room.seeds, prepare, carry_out);
+
+    let runs = found.iter().flat_map(|(_, comparison)| &comparison.runs);
+    let failure = failure.or_else(|| runs.map(|run| &run.row.summary).find_map(diverged));
+    let found = (found, failure);
+    finish(&directory, &first.to_toml(), found, plans.len(), &interrupted, terminal)
+}
+
+/// The plan of a run file, with the remote model that the first seed has chosen if it leaves it to the run.
+fn plan_as_decided(file: &RunFile, first: &Plan) -> Result<Plan, Failure> {
+    let plan = file.plan()?;
+    Ok(match &first.decision {
+        Decision::Made(reason) => plan.decided(first.remote.clone(), reason.clone()),
+        Decision::Given | Decision::Open => plan,
+    })
+}

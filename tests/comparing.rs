@@ -1,0 +1,217 @@
+//! `--seeds N` and `--slowdown TIMES`: what a seed does beside others is what it does alone, what has ended is kept,
+//! and a slowdown is found or refused.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+use gaia_report::{ComparisonFile, SeedsFile};
+
+const RUN: &str = r#"
+    name = "small"
+    seed = 7
+    driver = "simulated"
+
+    [app]
+    kind = "matrix-factorization"
+    rank = 4
+    data.synthetic = { users = 60, items = 40, ratings = 1500, rank = 2, noise = 0.3 }
+
+    [topology]
+    file = "three-regions"
+    bandwidth_scale = 0.01
+
+    [sync.remote]
+    model = "asp"
+
+    [compute]
+    examples_per_second = 1000.0
+
+    [evaluate]
+    every = 5
+
+    [stop]
+    clocks = 40
+"#;
+
+/// Calls the program in a folder with the run file; its exit code, what it prints, and what it says.
+fn gaia(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    fs::write(folder.join("run.toml"), RUN).unwrap();
+    let mut command = Command::new(cargo_bin("gaia"));
+    let output = command.current_dir(folder).args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// Calls the program, which must succeed; what it prints.
+fn done(folder: &Path, arguments: &[&str]) -> String {
+    let (code, printed, said) = gaia(folder, arguments);
+    assert_eq!(code, 0, "{said}");
+    printed
+}
+
+fn compare_json(folder: &Path) -> SeedsFile {
+    let text = fs::read_to_string(folder.join("compare.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[track_caller]
+fn assert_same_file(one: &Path, other: &Path) {
+    assert!(fs::read(one).unwrap() == fs::read(other).unwrap(), "{one:?} and {other:?}");
+}
+
+#[test]
+fn the_run_of_a_seed_is_the_one_that_it_is_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let printed = done(place.path(), &["train", "run.toml", "--seeds", "3", "--out", "all"]);
+    assert!(
+        printed.contains("small: asp over three-regions, simulated, seeds 7 to 9"),
+        "{printed}"
+    );
+    done(place.path(), &["train", "run.toml", "--seed", "8", "--out", "alone"]);
+
+    let all = place.path().join("all");
+    let alone = place.path().join("alone");
+    for file in ["run.toml", "progress.jsonl", "model.safetensors", "convergence.svg"] {
+        assert_same_file(&all.join("seed-8").join(file), &alone.join(file));
+    }
+    let file = compare_json(&all);
+    assert_eq!(file.seeds, [7, 8, 9]);
+    let seeds: Vec<u64> = file.rows.iter().map(|row| row.summary.seed).collect();
+    assert_eq!(seeds, [7, 8, 9]);
+}
+
+#[test]
+fn one_seed_is_the_run_without_the_flag() {
+    let place = tempfile::tempdir().unwrap();
+    done(place.path(), &["train", "run.toml", "--out", "plain"]);
+    done(place.path(), &["train", "run.toml", "--seeds", "1", "--out", "one"]);
+    let names = |folder: &str| {
+        let entries = fs::read_dir(place.path().join(folder)).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("plain"), names("one"));
+    assert_same_file(
+        &place.path().join("plain/progress.jsonl"),
+        &place.path().join("one/progress.jsonl"),
+    );
+}
+
+#[test]
+fn a_comparison_over_seeds_is_renewed_and_joined_with_others() {
+    let place = tempfile::tempdir().unwrap();
+    let compare = ["compare", "run.toml", "--remote", "bsp,asp", "--seeds", "2", "--out", "two"];
+    let printed = done(place.path(), &compare);
+    let two = place.path().join("two");
+    let file = compare_json(&two);
+    assert_eq!((file.spreads.len(), file.rows.len()), (3, 6));
+    for child in ["lan-bsp", "three-regions-bsp", "three-regions-asp"] {
+        assert!(two.join("seed-8").join(child).join("summary.json").is_file(), "{child}");
+    }
+    assert!(two.join("seed-8/compare.html").is_file());
+
+    let page = fs::read_to_string(two.join("compare.html")).unwrap();
+    fs::remove_file(two.join("compare.html")).unwrap();
+    assert_eq!(done(place.path(), &["report", "two"]), printed);
+    assert_eq!(fs::read_to_string(two.join("compare.html")).unwrap(), page);
+    assert_eq!(compare_json(&two), file);
+
+    let remote = ["--set", "sync.remote.model=local-steps"];
+    let train = ["train", "run.toml", "--seeds", "2", "--out", "steps"];
+    done(place.path(), &[&train[..], &remote].concat());
+    done(place.path(), &["report", "two", "steps", "--out", "joined"]);
+    let joined = compare_json(&place.path().join("joined"));
+    assert_eq!((joined.seeds, joined.spreads.len()), (vec![7, 8], 4));
+
+    done(place.path(), &["train", "run.toml", "--out", "alone"]);
+    let (code, _, said) = gaia(place.path(), &["report", "two", "alone", "--out", "mixed"]);
+    assert_eq!(code, 2);
+    let expect = "error: alone: a run or a comparison of one seed, expected the same seeds as in two, seeds 7 to 8\n";
+    assert_eq!(said, expect);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_has_ended_before_an_interrupt_is_kept() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("run.toml"), RUN).unwrap();
+    let mut command = Command::new(cargo_bin("gaia"));
+    command.current_dir(place.path()).stderr(Stdio::piped()).stdout(Stdio::null());
+    command.args(["train", "run.toml", "--seeds", "500", "--out", "all"]);
+    let mut program = command.spawn().unwrap();
+
+    let mut said = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let first = said.find(|line| line.trim_start().starts_with("1 of 500"));
+    assert!(first.is_some(), "a run ends");
+    let interrupt = Command::new("kill").args(["-INT", &program.id().to_string()]).status();
+    assert!(interrupt.unwrap().success());
+    let last = said.last().unwrap();
+
+    assert_eq!(program.wait().unwrap().code(), Some(75), "{last}");
+    let file = compare_json(&place.path().join("all"));
+    assert!(!file.rows.is_empty() && file.rows.len() < 500);
+    let expect =
+        format!("interrupted: {} of 500 runs have ended and are reported", file.rows.len());
+    assert_eq!(last, expect);
+}
+
+#[test]
+fn more_seeds_than_there_are_numbers_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let most = i64::MAX.to_string();
+    let (code, _, said) =
+        gaia(place.path(), &["train", "run.toml", "--seed", &most, "--seeds", "2"]);
+    assert_eq!(code, 2);
+    let expect = format!(
+        "error: --seeds 2: --seed is {most}, expected at most {} for so many seeds\n",
+        i64::MAX - 1
+    );
+    assert_eq!(said, expect);
+}
+
+#[test]
+fn a_slowdown_is_found_and_recorded() {
+    let place = tempfile::tempdir().unwrap();
+    let compare = ["compare", "run.toml", "--remote", "bsp", "--slowdown", "4.5", "--out", "slow"];
+    let printed = done(place.path(), &compare);
+    assert!(printed.contains("(--slowdown 4.5)."), "{printed}");
+    let text = fs::read_to_string(place.path().join("slow/compare.json")).unwrap();
+    let file: ComparisonFile = serde_json::from_str(&text).unwrap();
+    let slowdown = file.slowdown.unwrap();
+    assert_eq!(slowdown.asked, 4.5);
+    assert!((slowdown.found / 4.5 - 1.0).abs() < 0.02, "{slowdown:?}");
+    let bsp = &file.rows[1].summary;
+    assert_eq!(bsp.bandwidth_scale, slowdown.bandwidth_scale);
+    let lan = &file.rows[0].summary;
+    let ratio = (bsp.time_s / bsp.clocks as f64) / (lan.time_s / lan.clocks as f64);
+    assert!((ratio / 4.5 - 1.0).abs() < 0.05, "{ratio}");
+
+    let page = fs::read_to_string(place.path().join("slow/compare.html")).unwrap();
+    assert!(page.contains("(--slowdown 4.5)"));
+    assert_eq!(done(place.path(), &["report", "slow"]), printed);
+}
+
+#[test]
+fn a_slowdown_that_cannot_be_had_is_refused_with_what_can() {
+    let place = tempfile::tempdir().unwrap();
+    let refused = |arguments: &[&str]| {
+        let (code, _, said) = gaia(place.path(), &[&["compare", "run.toml"], arguments].concat());
+        assert_eq!(code, 2, "{said}");
+        said
+    };
+    let fast = ["--set", "compute.examples_per_second=1000000"];
+    let said = refused(&[&["--slowdown", "1.5"][..], &fast].concat());
+    assert!(said.contains("because of round-trip times; expected more than that"), "{said}");
+    let said = refused(&["--slowdown", "3", "--wan", "lan"]);
+    assert_eq!(said, "error: --slowdown 3: --wan names no WAN, expected one beside `lan`\n");
+    let said = refused(&["--slowdown", "3", "--wan", "gaia-2016-vc,gaia-2016-ss"]);
+    assert_eq!(said, "error: --slowdown 3: --wan names 2 WANs, expected one\n");
+    let said = refused(&["--slowdown", "1"]);
+    assert!(said.contains("expected a number above 1, at most 10000"), "{said}");
+}

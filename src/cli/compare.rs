@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::memory::check_memory;
 use super::seeds::compare_seeds;
 use super::slowdown::with_slowdown;
-use super::training::{Shown, carry_out, live_mode, waiting_for_data};
+use super::training::{Shown, carry_out, live_mode, unreported, waiting_for_data};
 use super::{CompareFlags, Done, Failure, OutputFlags, Terminal, signals};
 use crate::applications::{Applications, build_with};
 use crate::{ComparisonPlan, Variant, write_comparison};
@@ -52,6 +52,8 @@ pub(super) fn compare(
         interrupted: signals::interrupted().map_err(Failure::run)?,
     };
 
+    // What has ended can be reported from then on.
+    bench.directory.write("run.toml", reference.to_toml())?;
     let application = bench.application(&plan.reference)?;
     terminal.note(&application.describe());
     let variants = plan.variants.iter().chain([&plan.reference]);
@@ -70,7 +72,8 @@ pub(super) fn compare(
     })?;
     let comparison = Comparison { slowdown, ..comparison };
 
-    write_comparison(&bench.directory, reference, &comparison)?;
+    write_comparison(&bench.directory, reference, &comparison)
+        .map_err(|error| unreported(&bench.directory, error))?;
     let block = comparison_block(&comparison, Some(&bench.directory.page()), Paint::for_stdout());
     terminal.line(block.trim_end());
     terminal.result(&comparison.file());

@@ -28,6 +28,17 @@ pub(crate) enum Failure {
     /// A run directory is wrong, or could not be written.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// Runs have ended, and their report could not be written.
+    #[error(
+        "{error}\n  the results are kept in {0}: `gaia report {0}` writes the report once it can be written",
+        directory.display()
+    )]
+    Unreported {
+        /// Why not.
+        error: ReportError,
+        /// The directory of the runs.
+        directory: PathBuf,
+    },
     /// Certificates are wrong, or could not be made or written.
     #[error(transparent)]
     Certificates(#[from] CertificateError),
@@ -141,6 +152,7 @@ impl Failure {
             | Self::Evaluation(_)
             | Self::NotWritten { .. }
             | Self::Report(_)
+            | Self::Unreported { .. }
             | Self::Run(_) => 1,
         }
     }

@@ -12,7 +12,7 @@ use gaia_core::application::Application;
 use gaia_driver::real::NodeFiles;
 use gaia_driver::{Ending, Outcome, RunError, RunOptions};
 use gaia_report::{
-    DcPlan, Live, LiveMode, LivePlan, Paint, Recorder, RunDirectory, RunsView,
+    DcPlan, Live, LiveMode, LivePlan, Paint, Recorder, ReportError, RunDirectory, RunsView,
     Waiting, highlights_block, run_block, write_run,
 };
 use gaia_telemetry::{Observer, Summary};
@@ -101,7 +101,7 @@ pub(super) fn carry_out_kept(
             Ok(Ending::Interrupted { clock, checkpoint, outcome })
         }
         Err(error) => {
-            recorder.finish()?;
+            recorder.finish().1.map_or(Ok(()), Err)?;
             Err(Failure::run(error))
         }
     }
@@ -164,14 +164,23 @@ fn finish(
     recorder: Recorder,
     outcome: Result<Outcome, RunError>,
 ) -> Result<Outcome, Failure> {
-    let progress = recorder.finish()?;
+    let (progress, unwritten) = recorder.finish();
     let mut outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
     outcome.summary.trivial = trivial(application, outcome.summary.metric.value);
     let Outcome { summary, progress, highlights, .. } = &outcome;
     directory.write_model(&outcome.model_files(plan))?;
-    write_run(directory, &plan.to_toml(), progress, summary, highlights)?;
+    let written = write_run(directory, &plan.to_toml(), progress, summary, highlights);
+    written.and(unwritten.map_or(Ok(()), Err)).map_err(|error| unreported(directory, error))?;
     outcome.check().map_err(Failure::run)?;
     Ok(outcome)
+}
+
+/// The failure to write the report of runs that have ended, with what is kept of them.
+pub(super) fn unreported(directory: &RunDirectory, error: ReportError) -> Failure {
+    match directory.holds_results() {
+        true => Failure::Unreported { error, directory: directory.path().to_owned() },
+        false => error.into(),
+    }
 }
 
 /// The headline of a run; one that goes on among others has one line for everything.

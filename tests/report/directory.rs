@@ -28,7 +28,8 @@ fn record(directory: &RunDirectory, shape: sample::Shape) {
     for evaluation in &progress {
         recorder.on_progress(evaluation);
     }
-    let kept = recorder.finish().unwrap();
+    let (kept, unwritten) = recorder.finish();
+    assert!(unwritten.is_none());
     assert_eq!(kept, progress);
     write_run(directory, RUN_TOML, &kept, &summary, &[]).unwrap();
 }

@@ -48,7 +48,7 @@ use gaia_telemetry::{Progress, Summary};
 /// learnt, one entry a line; where it is empty, no file of highlights is written.
 ///
 /// # Errors
-/// [`ReportError::Io`] where a file cannot be written. Files written before it stay.
+/// [`ReportError::Io`] where a file cannot be written. Files written before it stay: the pages are the last.
 pub fn write_run(
     directory: &RunDirectory,
     run_toml: &str,
@@ -60,10 +60,9 @@ pub fn write_run(
     if !highlights.is_empty() {
         directory.write(HIGHLIGHTS, highlights.join("\n") + "\n")?;
     }
-    write_run_pages(directory, run_toml, progress, summary, highlights)?;
-
-    // The last, because a directory with a summary counts as that of a finished run.
-    directory.write(SUMMARY, to_json(summary))
+    // A directory with a summary counts as that of a finished run, whose pages can be written again.
+    directory.write(SUMMARY, to_json(summary))?;
+    write_run_pages(directory, run_toml, progress, summary, highlights)
 }
 
 /// Writes the picture and the page of a run, and nothing else: what `gaia report` renews.

@@ -9,7 +9,7 @@ use super::room::Room;
 use super::{Progress, files_of_seeds, finish, of_seed, room_of};
 use crate::applications::{Applications, build_with};
 use crate::cli::memory::check_memory;
-use crate::cli::training::{carry_out, waiting_for_data};
+use crate::cli::training::{carry_out, unreported, waiting_for_data};
 use crate::cli::{CompareFlags, Done, Failure, Terminal, signals};
 use crate::{ComparisonPlan, write_comparison};
 use gaia_config::{Plan, RunFile};
@@ -84,7 +84,8 @@ pub(in crate::cli) fn compare_seeds(
             Ok::<_, Failure>(outcome)
         })?;
         let comparison = Comparison { slowdown, ..comparison };
-        write_comparison(&directory, &plan.reference.plan, &comparison)?;
+        write_comparison(&directory, &plan.reference.plan, &comparison)
+            .map_err(|error| unreported(&directory, error))?;
         Ok((seed, comparison))
     };
     let found = at_once(plans.len(), room.seeds, prepare, carry_out);

@@ -14,7 +14,7 @@ pub(super) use train::train_seeds;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use self::room::{Bounds, Room, why_one_at_a_time};
-use super::training::{Shown, live_mode};
+use super::training::{Shown, live_mode, unreported};
 use super::{Done, Failure, OutputFlags, RunFlags, Terminal};
 use gaia_config::{Override, Plan, RunFile};
 use gaia_core::application::Application;
@@ -142,7 +142,7 @@ fn finish(
     let (comparisons, failure) = found;
     let seeds = SeededComparison::new(comparisons);
     if seeds.runs() > 0 {
-        write_seeds(directory, run_toml, &seeds)?;
+        write_seeds(directory, run_toml, &seeds).map_err(|error| unreported(directory, error))?;
         let block = seeds_block(&seeds, Some(&directory.page()), Paint::for_stdout());
         terminal.line(block.trim_end());
         terminal.result(&seeds.file());

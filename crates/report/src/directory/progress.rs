@@ -29,12 +29,15 @@ impl ProgressLog {
     /// # Errors
     /// [`ReportError::Io`] where the file cannot be written.
     pub fn append(&mut self, progress: &Progress) -> Result<(), ReportError> {
-        let mut line = serde_json::to_string(progress).expect("a progress record is plain data");
-        line.push('\n');
         self.file
-            .write_all(line.as_bytes())
+            .write_all(line_of(progress).as_bytes())
             .map_err(ReportError::io(&self.path, "cannot be written"))
     }
+}
+
+/// A record as a line.
+pub(super) fn line_of(progress: &Progress) -> String {
+    serde_json::to_string(progress).expect("a progress record is plain data") + "\n"
 }
 
 /// Reads `progress.jsonl`; an error names the line. Blank lines are skipped.

@@ -16,7 +16,7 @@ use super::files::{
 };
 use super::json::read_json;
 use super::name::{file_name, utc};
-use super::progress::read_progress;
+use super::progress::{line_of, read_progress};
 use super::{ProgressLog, ReportError};
 use crate::slowdown::Slowdown;
 use gaia_model::{KEPT_MODELS, MODEL, ModelFile};
@@ -96,9 +96,7 @@ impl RunDirectory {
             Ok(found) if !found.is_dir() => {
                 Err(ReportError::NotADirectory { path: path.to_owned() })
             }
-            Ok(_) if directory.is_run() || directory.is_comparison() || directory.is_paper() => {
-                Ok(directory)
-            }
+            Ok(_) if directory.is_comparison() || directory.holds_results() => Ok(directory),
             Ok(_) => Err(ReportError::NotFinished { path: path.to_owned() }),
         }
     }
@@ -132,6 +130,14 @@ impl RunDirectory {
     /// [`ReportError::Io`] where it cannot be created.
     pub fn progress_log(&self) -> Result<ProgressLog, ReportError> {
         ProgressLog::create(self.path.join(PROGRESS))
+    }
+
+    /// Writes the whole of `progress.jsonl`.
+    ///
+    /// # Errors
+    /// [`ReportError::Io`] where it cannot be written.
+    pub(crate) fn write_progress(&self, progress: &[Progress]) -> Result<(), ReportError> {
+        self.write(PROGRESS, progress.iter().map(line_of).collect::<String>())
     }
 
     /// Reads a finished run.
@@ -274,9 +280,19 @@ impl RunDirectory {
         self.path.join(SUMMARY).is_file()
     }
 
-    /// Whether the directory holds a finished comparison.
+    /// Whether the directory holds a finished comparison, or runs of one that has no report.
     pub fn is_comparison(&self) -> bool {
-        self.path.join(COMPARE).is_file()
+        let has_one = self.path.join(COMPARE).is_file();
+        has_one || !self.is_run() && !self.is_paper() && self.holds_results()
+    }
+
+    /// Whether `gaia report` can write the pages of this directory: it holds a finished run, or runs of a comparison.
+    pub fn holds_results(&self) -> bool {
+        let has_runs = || {
+            self.children().is_ok_and(|runs| !runs.is_empty())
+                || self.seeds().is_ok_and(|seeds| !seeds.is_empty())
+        };
+        self.is_run() || self.is_paper() || self.path.join(RUN_TOML).is_file() && has_runs()
     }
 
     /// Whether the directory holds the records of the paper's evaluation.
@@ -341,10 +357,14 @@ fn write_beside(path: &Path, contents: &[u8]) -> Result<(), ReportError> {
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let draft = folder.join(format!(".{name}.part"));
-    fs::create_dir_all(folder)
+    let written = fs::create_dir_all(folder)
         .and_then(|()| fs::write(&draft, contents))
-        .and_then(|()| fs::rename(&draft, path))
-        .map_err(ReportError::io(path, "cannot be written"))
+        .and_then(|()| fs::rename(&draft, path));
+    written.map_err(|error| {
+        // A part of a file is of no use, and on a full disk it takes the space.
+        let _none_is_left = fs::remove_file(&draft);
+        ReportError::io(path, "cannot be written")(error)
+    })
 }
 
 #[cfg(test)]
@@ -352,6 +372,18 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_no_part() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = RunDirectory::create(Some(place.path()), "run").unwrap();
+        fs::create_dir(place.path().join(PAGE)).unwrap();
+        let error = directory.write(PAGE, "a page").unwrap_err();
+        assert!(error.to_string().contains("report.html: cannot be written: "), "{error}");
+        let entries = fs::read_dir(place.path()).unwrap();
+        let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, [PAGE]);
+    }
 
     #[test]
     fn runs_of_one_second_do_not_share_a_directory() {

@@ -11,7 +11,9 @@ pub struct Recorder {
     live: Live,
     /// Where snapshots of the model are written.
     directory: RunDirectory,
-    /// The first write that failed. The run goes on without its log; [`Recorder::finish`] returns the error.
+    /// The first write of the log that failed. The run goes on without its log.
+    unlogged: Option<ReportError>,
+    /// The first write of a model that failed.
     failed: Option<ReportError>,
 }
 
@@ -22,42 +24,33 @@ impl Recorder {
     /// [`ReportError::Io`] where the log of the progress cannot be created.
     pub fn new(directory: &RunDirectory, live: Live) -> Result<Self, ReportError> {
         let (progress, log) = (Vec::new(), directory.progress_log()?);
-        Ok(Self { progress, log, live, directory: directory.clone(), failed: None })
+        let directory = directory.clone();
+        Ok(Self { progress, log, live, directory, unlogged: None, failed: None })
     }
 
-    /// Keeps the first failure of a write.
-    fn keep_failure(&mut self, written: Result<(), ReportError>) {
-        if let Err(error) = written {
-            self.failed.get_or_insert(error);
-        }
-    }
-
-    /// Ends the live view and returns every evaluation, in order.
-    ///
-    /// # Errors
-    /// The first error of writing the log. The log lacks the record that failed and all later ones.
-    pub fn finish(mut self) -> Result<Vec<Progress>, ReportError> {
+    /// Ends the live view and returns every evaluation, in order, with the first error of writing a model or the log. A log
+    /// that could not be written during the run is first written again.
+    pub fn finish(mut self) -> (Vec<Progress>, Option<ReportError>) {
         self.live.finish();
-        match self.failed {
-            Some(error) => Err(error),
-            None => Ok(self.progress),
-        }
+        let unlogged =
+            self.unlogged.filter(|_| self.directory.write_progress(&self.progress).is_err());
+        (self.progress, self.failed.or(unlogged))
     }
 }
 
 impl Observer for Recorder {
     fn on_progress(&mut self, progress: &Progress) {
-        if self.failed.is_none() {
-            let written = self.log.append(progress);
-            self.keep_failure(written);
+        if self.unlogged.is_none() {
+            self.unlogged = self.log.append(progress).err();
         }
         self.progress.push(progress.clone());
         self.live.on_progress(progress);
     }
 
     fn on_model(&mut self, snapshot: &ModelSnapshot) {
-        let written = self.directory.write_model(&snapshot.files);
-        self.keep_failure(written);
+        if let Err(error) = self.directory.write_model(&snapshot.files) {
+            self.failed.get_or_insert(error);
+        }
     }
 
     fn on_tick(&mut self, time_s: f64, clocks: &[Option<u64>], wan_sent_bytes: &[u64]) {

@@ -1,0 +1,95 @@
+//! A disk that is full when a report is written: what the run has come to is kept, and the report is written later.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use assert_cmd::cargo::cargo_bin;
+
+const RUN: &str = r#"
+    name = "small"
+    seed = 7
+    driver = "simulated"
+
+    [app]
+    kind = "matrix-factorization"
+    rank = 4
+    data.synthetic = { users = 60, items = 40, ratings = 1500, rank = 2, noise = 0.3 }
+
+    [topology]
+    file = "three-regions"
+    bandwidth_scale = 0.01
+
+    [sync.remote]
+    model = "asp"
+
+    [compute]
+    examples_per_second = 1000.0
+
+    [evaluate]
+    every = 5
+
+    [stop]
+    clocks = 40
+"#;
+
+/// Calls the program, which can write files of 20 kB: those of a run, but not its page. Its exit code and what it says.
+fn gaia(folder: &Path, arguments: &[&str]) -> (i32, String) {
+    let limited = r#"trap "" XFSZ; ulimit -f 40; exec "$0" "$@""#;
+    let mut command = Command::new("sh");
+    command.current_dir(folder).args(["-c", limited]).arg(cargo_bin("gaia")).args(arguments);
+    let output = command.output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_run_whose_page_cannot_be_written_is_kept_and_reported_later() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("run.toml"), RUN).unwrap();
+    let (code, said) = gaia(place.path(), &["train", "run.toml", "--out", "full"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("error: full/report.html: cannot be written: "), "{said}");
+    let kept = "\n  the results are kept in full: `gaia report full` writes the report once it can be written\n";
+    assert!(said.contains(kept), "{said}");
+
+    let full = place.path().join("full");
+    let entries = fs::read_dir(&full).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let expect =
+        ["convergence.svg", "model.safetensors", "progress.jsonl", "run.toml", "summary.json"];
+    assert_eq!(names, expect);
+
+    let mut again = Command::new(cargo_bin("gaia"));
+    let again = again.current_dir(place.path()).args(["report", "full"]).output().unwrap();
+    assert!(again.status.success(), "{again:?}");
+    assert!(full.join("report.html").is_file());
+}
+
+#[test]
+fn a_comparison_whose_page_cannot_be_written_is_put_together_later() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("run.toml"), RUN).unwrap();
+    let compare = ["compare", "run.toml", "--remote", "bsp,asp", "--out", "both"];
+    let mut whole = Command::new(cargo_bin("gaia"));
+    let whole = whole.current_dir(place.path()).args(compare).output().unwrap();
+    assert!(whole.status.success(), "{whole:?}");
+
+    let both = place.path().join("both");
+    let page = fs::read(both.join("compare.html")).unwrap();
+    for file in ["compare.html", "compare.json", "convergence.svg"] {
+        fs::remove_file(both.join(file)).unwrap();
+    }
+    let (code, said) = gaia(place.path(), &["report", "both"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("cannot be written"), "{said}");
+
+    let mut again = Command::new(cargo_bin("gaia"));
+    let again = again.current_dir(place.path()).args(["report", "both"]).output().unwrap();
+    assert_eq!(again.stdout, whole.stdout);
+    assert_eq!(fs::read(both.join("compare.html")).unwrap(), page);
+}

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
-use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
+use tracing_subscriber::fmt::format::{Format, Full, Json, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -15,6 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use super::VerbosityFlags;
+use gaia_telemetry::TOLD;
 
 /// How an event is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,8 +32,7 @@ pub(crate) enum LogFormat {
 /// # Errors
 /// If `GAIA_LOG` is not a filter.
 pub(super) fn open_log(flags: &VerbosityFlags, colour: bool) -> Result<(), String> {
-    let told = flags.log == LogFormat::Json && !flags.quiet;
-    let default = if told { TOLD_TOO } else { "warn" };
+    let default = if flags.quiet { "warn" } else { TOLD_TOO };
     let wanted = std::env::var_os(LOG).unwrap_or_else(|| default.into());
     let wanted = wanted.to_string_lossy();
     let (filter, opened) = match wanted.parse::<Targets>() {
@@ -45,7 +45,10 @@ pub(super) fn open_log(flags: &VerbosityFlags, colour: bool) -> Result<(), Strin
 
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let log = match flags.log {
-        LogFormat::Text => log.with_ansi(colour).boxed(),
+        LogFormat::Text => {
+            let lines = TextLines { full: Format::default() };
+            log.with_ansi(colour).event_format(lines).boxed()
+        }
         LogFormat::Json => {
             let lines = NodeLines { json: Format::default().json(), node: &NODE };
             log.with_ansi(false).fmt_fields(JsonFields::new()).event_format(lines).boxed()
@@ -145,6 +148,31 @@ pub(super) fn name_node(name: &str) {
     let _already_named = NODE.set(name.into());
 }
 
+/// Events as the library writes them; notes for a person without time, level and module.
+struct TextLines {
+    full: Format<Full>,
+}
+
+impl<S, N> FormatEvent<S, N> for TextLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        if event.metadata().target() != TOLD {
+            return self.full.format_event(context, writer, event);
+        }
+        let mut text = EventText::default();
+        event.record(&mut text);
+        writeln!(writer, "{}{}", text.message, text.fields)
+    }
+}
+
 /// JSON as the library writes it, and the node in front of all else, so that the logs of many can be merged.
 struct NodeLines {
     json: Format<Json>,
@@ -179,10 +207,7 @@ static NODE: OnceLock<String> = OnceLock::new();
 /// The environment variable that selects the logged events.
 const LOG: &str = "GAIA_LOG";
 
-/// The target of events that are notes for a person.
-pub(super) const TOLD: &str = "gaia::told";
-
-/// Warnings, and notes for a person.
+/// Warnings, and notes for a person, whose target is [`TOLD`].
 const TOLD_TOO: &str = "warn,gaia::told=info";
 
 #[cfg(test)]
@@ -229,6 +254,22 @@ mod tests {
             log.set_level(None);
             assert_eq!(said(), []);
         });
+    }
+
+    #[test]
+    fn a_note_for_a_person_has_no_time_level_or_module() {
+        let page = Page::default();
+        let writer = page.clone();
+        let log = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false);
+        let log = log.event_format(TextLines { full: Format::default() }).finish();
+        tracing::subscriber::with_default(log, || {
+            tracing::warn!(target: TOLD, "waiting for tokyo");
+            tracing::warn!(target: "gaia_driver::real", "it is lost");
+        });
+        let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+        let (note, rest) = text.split_once('\n').unwrap();
+        assert_eq!(note, "waiting for tokyo");
+        assert!(rest.ends_with("  WARN gaia_driver::real: it is lost\n"), "{rest}");
     }
 
     #[test]

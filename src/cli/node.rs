@@ -96,8 +96,14 @@ pub(super) fn node(
     if !is_coordinator {
         // Only the coordinator receives the progress of the run.
         return Ok(match node.run(&mut Unobserved).map_err(Failure::run)? {
-            NodeEnd::Interrupted => Done::Interrupted,
-            NodeEnd::Conducted(_) | NodeEnd::Over => Done::Whole,
+            NodeEnd::Interrupted => {
+                terminal.note("interrupted: the same command continues from the state");
+                Done::Interrupted
+            }
+            NodeEnd::Conducted(_) | NodeEnd::Over => {
+                terminal.note("the run is over");
+                Done::Whole
+            }
         });
     }
 

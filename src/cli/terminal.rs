@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 
 use serde::Serialize;
 
-use super::log::TOLD;
 use super::{Failure, LogFormat, VerbosityFlags};
+use gaia_telemetry::TOLD;
 
 /// The two output streams, and how much is written to them.
 ///

@@ -20,3 +20,6 @@ pub use records::{
     ModelSnapshot, Observer, PartedRecord, Progress, Summary, TrivialRecord, Unobserved,
 };
 pub use watched::Telemetry;
+
+/// The target of log events that are notes for a person, who is shown their text alone.
+pub const TOLD: &str = "gaia::told";

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
+use tokio::time::{interval, sleep, sleep_until, timeout};
 use tracing::warn;
 
 use super::connections::acceptor::ProvenCaller;
@@ -27,7 +27,8 @@ use super::connections::message::{
     Answer, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack,
 };
 use super::error::{ChannelError, RealError};
-use super::node::context::{COMPLAIN_AFTER, COMPLAIN_EVERY, NodeContext, RunContext, nodes};
+use super::node::context::{NodeContext, RunContext, nodes};
+use super::node::reminder::Reminder;
 use super::{HEARTBEAT, SILENCE_MAX};
 use gaia_checkpoint::StateFile;
 use gaia_config::{Decision, Plan};
@@ -143,7 +144,7 @@ impl Agreement {
             return reached.summaries.iter().map(|summary| summary.bytes.clone()).collect();
         }
         let topology = &self.run_context.plan.topology;
-        let mut complain = Instant::now() + COMPLAIN_AFTER;
+        let mut reminder = Reminder::new();
         let mut arrived = self.arrived.subscribe();
         loop {
             let missing: Vec<&str> = {
@@ -156,9 +157,9 @@ impl Agreement {
             }
             tokio::select! {
                 _ = arrived.changed() => {}
-                () = sleep_until(complain) => {
-                    warn!("waiting for a worker to report the data of {}", missing.join(", "));
-                    complain = Instant::now() + COMPLAIN_EVERY;
+                () = sleep_until(reminder.due()) => {
+                    let missing = missing.join(", ");
+                    reminder.remind(&format!("waiting for a worker to report the data of {missing}"));
                 }
             }
         }

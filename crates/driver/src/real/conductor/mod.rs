@@ -26,7 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{self, MissedTickBehavior, interval, sleep_until, timeout};
-use tracing::warn;
 
 use self::evaluation::Collected;
 use crate::Outcome;
@@ -39,7 +38,8 @@ use crate::real::conductor::receiving::{Message, Received};
 use crate::real::connections::acceptor::Acceptor;
 use crate::real::connections::message::{KeptModel, Order, Report};
 use crate::real::error::{ChannelError, RealError};
-use crate::real::node::context::{COMPLAIN_AFTER, COMPLAIN_EVERY, NodeContext, nodes};
+use crate::real::node::context::{NodeContext, nodes};
+use crate::real::node::reminder::Reminder;
 use crate::run_loop::{Ended, Evaluations, NodeReport, RunDriver, RunMonitor, execute_outputs};
 use crate::server_stats::ServerStats;
 use gaia_checkpoint::StateFile;
@@ -144,7 +144,7 @@ impl<'a> Conductor<'a> {
 
     /// Waits until all nodes that take part are connected.
     async fn wait_for_nodes(&mut self) -> Result<(), RealError> {
-        let mut complain = time::Instant::now() + COMPLAIN_AFTER;
+        let mut reminder = Reminder::new();
         let mut beat = interval(HEARTBEAT);
         loop {
             let missing = self.missing();
@@ -153,9 +153,8 @@ impl<'a> Conductor<'a> {
             }
             tokio::select! {
                 biased;
-                () = sleep_until(complain) => {
-                    warn!("waiting for {}", missing.join(", "));
-                    complain = time::Instant::now() + COMPLAIN_EVERY;
+                () = sleep_until(reminder.due()) => {
+                    reminder.remind(&format!("waiting for {}", missing.join(", ")));
                 }
                 _ = beat.tick() => self.on_beat().await?,
                 news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::blocking::in_place;
@@ -15,6 +15,7 @@ use crate::real::connections::message::{Hello, Purpose};
 use crate::real::environment::{Environment, Machine};
 use crate::real::error::{LinkFault, RealError};
 use crate::real::node::peers::peers;
+use crate::real::node::reminder::Reminder;
 use crate::table_digests::TableDigests;
 use gaia_certificates::{Credentials, Identity, connecting, identity_of};
 use gaia_config::Plan;
@@ -314,13 +315,13 @@ pub(in crate::real) struct Patience {
     endless: bool,
     pause: Duration,
     pause_max: Duration,
-    complain_at: Instant,
+    reminder: Reminder,
 }
 
 impl Patience {
     pub(in crate::real) fn new(node: String, endless: bool) -> Self {
-        let complain_at = Instant::now() + COMPLAIN_AFTER;
-        Self { node, endless, pause: PAUSE_MIN, pause_max: PAUSE_MAX, complain_at }
+        let reminder = Reminder::new();
+        Self { node, endless, pause: PAUSE_MIN, pause_max: PAUSE_MAX, reminder }
     }
 
     /// Sets the longest pause between two attempts.
@@ -342,10 +343,7 @@ impl Patience {
             let (node, address) = (node.clone(), address.to_string());
             return Err(RealError::Unreachable { node, address, fault });
         }
-        if Instant::now() >= self.complain_at {
-            warn!("waiting for {node} at {address}: {fault}");
-            self.complain_at = Instant::now() + COMPLAIN_EVERY;
-        }
+        self.reminder.remind(&format!("waiting for {node} at {address}: {fault}"));
         sleep(self.pause).await;
         self.pause = (self.pause * 2).min(self.pause_max);
         Ok(())
@@ -357,5 +355,3 @@ const TRUST_READ_EVERY: Duration = Duration::from_secs(1);
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-pub(in crate::real) const COMPLAIN_AFTER: Duration = Duration::from_secs(3);
-pub(in crate::real) const COMPLAIN_EVERY: Duration = Duration::from_secs(10);

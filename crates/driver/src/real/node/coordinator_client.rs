@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::real::HEARTBEAT;
 use crate::real::SILENCE_MAX;
@@ -26,9 +26,12 @@ use gaia_core::session::Incarnation;
 use gaia_core::topology::Address;
 use gaia_core::types::{DcId, NodeId, ServerId};
 use gaia_core::wire::LanKind;
+use gaia_telemetry::TOLD;
 
 /// Receives orders of the coordinator, and sends reports and copies to it.
 pub(in crate::real) struct CoordinatorClient {
+    /// The name of the node.
+    name: String,
     orders: Receiver<Result<Order, RealError>>,
     says: Sender<Said>,
     keeping: JoinHandle<()>,
@@ -87,6 +90,7 @@ impl CoordinatorClient {
     ) -> Result<(Incarnation, Channel), RealError> {
         let hello = Hello { listens: Some(listens), begins: true, ..context.hello(Purpose::Join) };
         let joined = context.join(NodeId::Coordinator, coordinator, &hello).await?;
+        tell_connected(context);
         let incarnation = joined.incarnation().ok_or_else(|| RealError::Broken {
             from: "the coordinator".into(),
             reason: "its answer has no incarnation, expected one".into(),
@@ -108,6 +112,7 @@ impl CoordinatorClient {
             _ => context.join(NodeId::Coordinator, coordinator, &hello).await,
         };
         let joined = joined?;
+        tell_connected(context);
         Ok(Self::start(context, coordinator, hello, joined))
     }
 
@@ -137,7 +142,7 @@ impl CoordinatorClient {
         };
 
         let keeping = tokio::spawn(keeper.keep(joined));
-        Self { orders, says, keeping }
+        Self { name: context.name(), orders, says, keeping }
     }
 
     /// Waits until all nodes are connected. Sends heartbeats meanwhile.
@@ -156,6 +161,7 @@ impl CoordinatorClient {
             match order {
                 Order::Begin { servers, stand_ins } => {
                     let servers = addresses_of(servers)?;
+                    info!(target: TOLD, "{}: all nodes are connected, training begins", self.name);
                     return Ok(Begun { servers, stand_ins, copy_from, reset });
                 }
                 Order::Rebuild { from, inactive } => copy_from = Some((from, inactive)),
@@ -360,6 +366,10 @@ impl Said {
 }
 
 /// Reconnects to the coordinator of a run in which the node has taken part. Fails once a node would be given up.
+fn tell_connected(context: &NodeContext) {
+    info!(target: TOLD, "{}: connected to the coordinator, waiting for the other nodes", context.name());
+}
+
 async fn rejoin(
     context: &NodeContext,
     coordinator: &Address,

@@ -7,3 +7,4 @@ pub(super) mod event_group;
 pub(super) mod measure;
 pub(super) mod node_log;
 pub(super) mod peers;
+pub(super) mod reminder;

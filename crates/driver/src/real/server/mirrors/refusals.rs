@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time;
 
 use crate::real::SILENCE_MAX;
-use crate::real::node::context::COMPLAIN_EVERY;
 
 /// The refused messages on the latest connections of a mirror.
 ///
@@ -55,6 +54,8 @@ impl Refusal {
         now - self.at < SILENCE_MAX
     }
 }
+
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 //! This room turns arguments into calls of the other rooms and their answers into lines of text and an exit code.
 //! Each verb is one function in a file of its own. Nothing here knows how a run is carried out.
 
+mod advice;
 mod certs;
 mod check;
 mod check_data;

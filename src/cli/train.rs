@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::advice::advise;
 use super::deciding::decided;
 use super::log::name_node;
 use super::memory::check_memory;
@@ -81,7 +82,16 @@ pub(super) fn train(
         interrupted: interrupted(applications)?,
         program: applications.program(),
     };
-    end(started.carry_out(resumed)?, &directory, terminal)
+    let ending = started.carry_out(resumed)?;
+    let summary = match &ending {
+        Ending::Finished(outcome) | Ending::Interrupted { outcome, .. } => outcome.summary.clone(),
+    };
+    let done = end(ending, &directory, terminal)?;
+    if done == Done::Whole && plan.driver != DriverKind::Real {
+        let from = (run.file.as_path(), &file);
+        advise(from, &plan, &application, &summary, &run.output, terminal);
+    }
+    Ok(done)
 }
 
 /// The application of a plan, with the data of the workers that run in this process.

@@ -1,13 +1,17 @@
 //! What good files mean: the shipped ones, overrides, and a plan written out and read again.
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
 use std::path::Path;
 
 use assert_cmd::Command;
 use gaia::ComparisonPlan;
-use gaia_config::{DriverKind, LostWorkers, Override, Plan, RunFile, load_topology, topologies};
+use gaia_config::{
+    DriverKind, LostWorkers, Override, Plan, RunFile, load_topology, topologies, topology_from_text,
+};
 use gaia_core::sync::{Combine, LocalStepsConfig, Outer, OverlayKind, RemoteSync};
 use gaia_core::types::{Bandwidth, DcId, Seed};
+use gaia_ml::apps::{AppConfig, RatingSource};
 
 fn load(path: &str, settings: &[&str]) -> Plan {
     let overrides: Vec<Override> =
@@ -56,6 +60,59 @@ fn figures_of_the_paper_stand_in_its_topologies() {
     assert_eq!(vc.link(DcId(1), DcId(0)).bandwidth, Bandwidth::from_mbit(115.0));
     let lan = load_topology("lan").unwrap();
     assert_eq!((lan.data_centers.len(), lan.workers()), (1, 22));
+}
+
+#[test]
+fn names_of_cloud_regions_stand_for_the_places_of_matrices() {
+    let path = "config/topology/three-regions.toml";
+    let places = fs::read_to_string(path).unwrap();
+    let expect = topology_from_text(path, &places).unwrap();
+    for names in [
+        ["us-east-1", "eu-west-1", "ap-northeast-1"],
+        ["us-east4", "northeurope", "asia-northeast1"],
+        ["eastus", "ireland", "japaneast"],
+    ] {
+        let mut text = places.clone();
+        for (place, name) in ["virginia", "ireland", "tokyo"].into_iter().zip(names) {
+            text = text.replace(&format!("name = \"{place}\""), &format!("name = \"{name}\""));
+        }
+        let found = topology_from_text(path, &text).unwrap();
+        assert_eq!(found.data_centers.iter().map(|dc| &*dc.name).collect::<Vec<_>>(), names);
+        assert_eq!(found.links, expect.links, "{names:?}");
+    }
+
+    let unknown = places.replace("name = \"tokyo\"", "name = \"ap-northeast-9\"");
+    let error = topology_from_text(path, &unknown).unwrap_err().render(false);
+    assert!(error.contains("expected a column `ap-northeast-9`"), "{error}");
+}
+
+#[test]
+fn each_data_center_has_the_format_of_its_own_files() {
+    let sources = |data: &str| {
+        let text = format!(
+            "name = 'own'\ndriver = 'simulated'\nstop.clocks = 1\ncompute.examples_per_second = 1.0\nsync.remote.model = 'bsp'\n\
+             topology.file = 'three-regions'\napp.kind = 'matrix-factorization'\napp.data = {{ {data} }}\n"
+        );
+        let plan = RunFile::from_text("/folder/run.toml", &text, &[]).unwrap().plan().unwrap();
+        let Some(AppConfig::MatrixFactorization(config)) = plan.app else { panic!("{text}") };
+        let of = |name: &str| config.data.at.get(name).and_then(|at| at.source);
+        (config.data.source, ["virginia", "ireland", "tokyo"].map(of))
+    };
+
+    let mixed =
+        "at.virginia.path = 'v.parquet', at.ireland.path = 'ratings.csv', at.tokyo.path = 't.dat'";
+    let (_, found) = sources(mixed);
+    assert_eq!(
+        found,
+        [RatingSource::Parquet, RatingSource::MovieLens, RatingSource::MovieLens].map(Some)
+    );
+
+    let (all, found) = sources(&format!("source = 'csv', {mixed}"));
+    assert_eq!(
+        (all, found),
+        (RatingSource::Csv, [None, None, None]),
+        "what is stated holds for all"
+    );
 }
 
 #[test]

@@ -193,6 +193,22 @@ fn copies_that_were_evaluated_at_home_show_the_worst_and_the_mean() {
 }
 
 #[test]
+fn a_model_that_has_hardly_learnt_is_not_just_called_settled() {
+    let settled = |error_removed: f64| {
+        let (mut summary, _) = sample::run(THREE_ASP);
+        summary.stopped_by = "converged".into();
+        summary.trivial.as_mut().unwrap().error_removed = error_removed;
+        run(&summary)
+    };
+    let hardly = "converged       yes, the objective settled, but the model is hardly better\n";
+    let block = settled(0.019);
+    assert!(block.contains(hardly), "{block}");
+    assert!(block.contains("                  than the mean rating\n"), "{block}");
+    let block = settled(0.021);
+    assert!(block.contains("converged       yes, the objective settled\n"), "{block}");
+}
+
+#[test]
 fn a_name_cannot_drive_the_terminal() {
     let (mut summary, _) = sample::run(THREE_ASP);
     summary.name = "\u{1b}[2J".into();

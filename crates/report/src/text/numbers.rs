@@ -233,6 +233,21 @@ mod tests {
         assert_eq!(counted(41_234, "parameter"), "41,234 parameters");
     }
 
+    /// The units are those of the longest, so that a column compares at a glance.
+    #[test]
+    fn durations_of_a_column_have_one_unit() {
+        let column = |times: &[f64]| -> Vec<String> {
+            let longest = times.iter().copied().fold(0.0, f64::max);
+            times.iter().map(|time| seconds_among(*time, longest)).collect()
+        };
+        assert_eq!(column(&[0.02, 0.9]), ["20.0 ms", "900 ms"]);
+        assert_eq!(column(&[0.02, 119.0]), ["0.0200 s", "119 s"]);
+        assert_eq!(column(&[59.0, 121.0]), ["0 min 59 s", "2 min 01 s"]);
+        assert_eq!(column(&[59.0, 7_300.0]), ["0 min 59 s", "121 min 40 s"]);
+        assert_eq!(column(&[600.0, 172_900.0]), ["0 h 10 min", "48 h 01 min"]);
+        assert_eq!(seconds_among(f64::NAN, 10.0), NONE);
+    }
+
     proptest! {
         #[test]
         fn any_figure_can_be_shown(value in any::<f64>(), whole in any::<u64>()) {

@@ -178,8 +178,10 @@ fn more_seeds_than_there_are_numbers_are_refused() {
 #[test]
 fn a_slowdown_is_found_and_recorded() {
     let place = tempfile::tempdir().unwrap();
-    let compare = ["compare", "run.toml", "--remote", "bsp", "--slowdown", "4.5", "--out", "slow"];
-    let printed = done(place.path(), &compare);
+    // Clocks are long enough for round trips.
+    let slow = ["--set", "compute.examples_per_second=100", "--slowdown", "4.5", "--out", "slow"];
+    let printed =
+        done(place.path(), &[&["compare", "run.toml", "--remote", "bsp"], &slow[..]].concat());
     assert!(printed.contains("(--slowdown 4.5)."), "{printed}");
     let text = fs::read_to_string(place.path().join("slow/compare.json")).unwrap();
     let file: ComparisonFile = serde_json::from_str(&text).unwrap();

@@ -4,8 +4,8 @@
 use gaia_core::sync::{AspConfig, Axes, RemoteSync};
 use gaia_report::{Comparison, Paint, RunDirectory, comparison_block, run_block, write_run_pages};
 use gaia_telemetry::{
-    BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, LinkRecord, MetricRecord, Progress,
-    Summary, TrivialRecord,
+    BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, InitialRecord, LinkRecord, MetricRecord,
+    Progress, Summary, TrivialRecord,
 };
 
 use super::files::{check_error, in_folder, write};
@@ -66,6 +66,7 @@ fn progress(clock: u64) -> Progress {
         metric: 0.5,
         wan_sent_bytes: 1000 * clock,
         blocked_s: 0.25 * clock as f64,
+        ..DcProgress::default()
     };
     Progress {
         time_s: clock as f64,
@@ -132,6 +133,7 @@ fn summary() -> Summary {
         data_center_clocks: Vec::new(),
         objective: 0.25,
         metric: MetricRecord { name: "rmse".into(), value: 0.5 },
+        initial: Some(InitialRecord { objective: 1.5, metric: 1.25 }),
         trivial: Some(TrivialRecord {
             name: "mean rating".into(),
             objective: 1.0,

@@ -2,8 +2,8 @@
 
 use gaia_core::sync::{Axes, Communication, Optimisation, Parallelism, Scheduling};
 use gaia_telemetry::{
-    BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, LinkRecord, MetricRecord, Progress,
-    Summary, TrivialRecord,
+    BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, InitialRecord, LinkRecord, MetricRecord,
+    Progress, Summary, TrivialRecord, WaitedRecord,
 };
 
 pub(crate) const ELEVEN: [&str; 11] = [
@@ -172,6 +172,13 @@ fn evaluation(shape: Shape, clock: u64, last: u64) -> Progress {
             metric: 0.16 + objective(shape, clock, at),
             wan_sent_bytes: clock * shape.clock_bytes / all as u64,
             blocked_s: shape.blocked.total() * share / all as f64,
+            waited: waited(shape, at, share),
+            sent_bytes: shape
+                .data_centers
+                .iter()
+                .filter(|to| *to != name)
+                .map(|to| ((*to).to_owned(), clock * shape.clock_bytes / (all * (all - 1)) as u64))
+                .collect(),
         })
         .collect();
     let worst = data_centers.iter().map(|dc| dc.objective).fold(0.0, f64::max);
@@ -185,6 +192,25 @@ fn evaluation(shape: Shape, clock: u64, last: u64) -> Progress {
         wan_bytes: clock * shape.clock_bytes,
         data_centers,
     }
+}
+
+/// Each data center waits for the one after it, as long as for its own workers.
+fn waited(shape: Shape, dc: usize, share: f64) -> Vec<WaitedRecord> {
+    let all = shape.data_centers.len();
+    let next = shape.data_centers[(dc + 1) % all];
+    let BlockedSeconds { barrier, mirror_clock, bandwidth, local, .. } = shape.blocked;
+    let causes = [
+        ("local", None, local),
+        ("barrier", Some(next), barrier),
+        ("mirror_clock", Some(next), mirror_clock),
+        ("bandwidth", Some(next), bandwidth),
+    ];
+    let record = |(cause, from, seconds): (&str, Option<&str>, f64)| WaitedRecord {
+        cause: cause.into(),
+        from: from.map(str::to_owned),
+        seconds: seconds * share / all as f64,
+    };
+    causes.into_iter().filter(|(_, _, seconds)| *seconds > 0.0).map(record).collect()
 }
 
 /// Falls from 1.62; copies that are further along are a little better.
@@ -244,6 +270,7 @@ fn summary(shape: Shape, last: u64, progress: &[Progress]) -> Summary {
         data_center_clocks: vec![last; all],
         objective: end.objective,
         metric: MetricRecord { name: "rmse".into(), value: end.metric },
+        initial: Some(InitialRecord { objective: 1.62, metric: 1.78 }),
         trivial: Some(TrivialRecord {
             name: "mean rating".into(),
             objective: 1.0862,

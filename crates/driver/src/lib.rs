@@ -36,6 +36,7 @@ pub use self::in_parallel::{in_parallel, processors};
 pub use self::parting::{Look, Lost};
 
 use self::cluster::Blueprint;
+use self::recorder::RunRecorder;
 use self::trained::Figures;
 use gaia_checkpoint::{CheckpointError, Keeper};
 use gaia_config::{Decision, DriverKind, LostWorkers, Plan};
@@ -63,6 +64,11 @@ pub struct Outcome {
     pub is_best: bool,
     /// Lines that show what the final model has learnt, from the application.
     pub highlights: Vec<String>,
+}
+
+/// What is known of a run before it begins: its summary, in which no figure is one and nothing was sent.
+pub fn summary_before(plan: &Plan, application: &dyn Application) -> Summary {
+    RunRecorder::summary_before(plan, application)
 }
 
 /// Options of a run that a program can pass in besides the plan and the application. The default has none.

@@ -18,6 +18,7 @@ use gaia_core::types::{Clock, DcId, Instant, Persist, Restorer, Saved, Saver, St
 use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, GuardRecord, HomeEvaluation, LinkRecord,
     MembershipChange, MembershipRecord, MetricRecord, PartedRecord, Progress, Summary,
+    WaitedRecord,
 };
 
 /// The traffic of one directed link, counted by the driver's network.
@@ -120,6 +121,8 @@ impl RunRecorder {
                 metric: evaluation.metric,
                 wan_sent_bytes: self.sent_by(dc, link_counters),
                 blocked_s: self.blocked(|of, _| of == dc).total(),
+                waited: self.waited(dc),
+                sent_bytes: self.sent_over_links(dc, link_counters),
             })
             .collect();
 
@@ -176,6 +179,15 @@ impl RunRecorder {
         self.divergence.get_or_insert(divergence);
     }
 
+    /// The summary of a run that has not begun: no figure is one, and nothing was sent.
+    pub(crate) fn summary_before(plan: &Plan, application: &dyn Application) -> Summary {
+        let nothing = Evaluation { objective: f64::NAN, metric: f64::NAN };
+        let results =
+            CopyEvaluations { copies: Vec::new(), run: nothing, equal: false, lost: None };
+        let link_counters = vec![LinkCounters::default(); plan.topology.links.len()];
+        Self::new(plan).summary(&[], application, &results, &link_counters, Duration::ZERO)
+    }
+
     /// The summary of a run. `results` are those of the copies after the drain.
     pub(crate) fn summary(
         &self,
@@ -230,6 +242,7 @@ impl RunRecorder {
             },
             objective: run.objective,
             metric: MetricRecord { name: application.metric().name.into(), value: run.metric },
+            initial: None,
             trivial: None,
             at_home: self.at_home(results),
             wan_bytes: link_counters.iter().map(|link| link.bytes).sum(),
@@ -369,6 +382,27 @@ impl RunRecorder {
             }
         }
         blocked
+    }
+
+    /// How long reads of a data center were held back, by cause and by whom they waited for.
+    fn waited(&self, dc: DcId) -> Vec<WaitedRecord> {
+        let held = self.held.iter().filter(|((of, _, _), _)| *of == dc);
+        let record = |((_, cause, from), time): (&HeldBy, &Duration)| WaitedRecord {
+            cause: (*cause).into(),
+            from: from.map(|from| self.plan.topology.dc(from).name.clone()),
+            seconds: time.as_secs_f64(),
+        };
+        held.map(record).collect()
+    }
+
+    /// The bytes that each link from a data center has carried, without those that have carried none.
+    fn sent_over_links(&self, dc: DcId, link_counters: &AllLinkCounters) -> BTreeMap<String, u64> {
+        let topology = &self.plan.topology;
+        let links = topology.links.iter().zip(link_counters);
+        links
+            .filter(|(link, counters)| link.from == dc && counters.bytes > 0)
+            .map(|(link, counters)| (topology.dc(link.to).name.clone(), counters.bytes))
+            .collect()
     }
 
     /// The bytes that the links from a data center have carried.

@@ -16,8 +16,9 @@ pub use meters::{MirrorMeter, NodeMeter};
 pub use records::finite_or_null;
 pub use records::{
     BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, EvaluatedOn,
-    GuardRecord, HomeEvaluation, LinkRecord, MembershipChange, MembershipRecord, MetricRecord,
-    ModelSnapshot, Observer, PartedRecord, Progress, Summary, TrivialRecord, Unobserved,
+    GuardRecord, HomeEvaluation, InitialRecord, LinkRecord, MembershipChange, MembershipRecord,
+    MetricRecord, ModelSnapshot, Observer, PartedRecord, Progress, Summary, TrivialRecord,
+    Unobserved, WaitedRecord,
 };
 pub use watched::Telemetry;
 

@@ -1,5 +1,6 @@
 //! The records of a run. Scripts rely on the names of their fields.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use gaia_core::sync::Axes;
@@ -32,7 +33,7 @@ pub struct Progress {
 }
 
 /// One data center at an evaluation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DcProgress {
     /// Its name in the topology.
     pub name: String,
@@ -48,6 +49,23 @@ pub struct DcProgress {
     pub wan_sent_bytes: u64,
     /// Worker-seconds that this data center's reads were held back so far.
     pub blocked_s: f64,
+    /// The same, by cause and by whom they waited for.
+    #[serde(default)]
+    pub waited: Vec<WaitedRecord>,
+    /// Bytes sent so far over each of its links that has carried any, by the data center at the other end.
+    #[serde(default)]
+    pub sent_bytes: BTreeMap<String, u64>,
+}
+
+/// How long reads of a data center were held back for one cause and one data center.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitedRecord {
+    /// The cause, named as the field of [`BlockedSeconds`].
+    pub cause: String,
+    /// The data center that they waited for. `None` where it is workers of their own.
+    pub from: Option<String>,
+    /// Worker-seconds so far.
+    pub seconds: f64,
 }
 
 /// On what data the copy of each data center is evaluated.
@@ -249,6 +267,17 @@ pub struct TrivialRecord {
     pub error_removed: f64,
 }
 
+/// The evaluation of the model before training.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InitialRecord {
+    /// The objective. Not finite (`null`) where the initial values make it so.
+    #[serde(with = "finite_or_null")]
+    pub objective: f64,
+    /// The held-out metric.
+    #[serde(with = "finite_or_null")]
+    pub metric: f64,
+}
+
 /// The results of a run: `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -321,6 +350,10 @@ pub struct Summary {
     pub objective: f64,
     /// The held-out metric of the same.
     pub metric: MetricRecord,
+    /// The initial model on all data, where every curve begins. Left out where it was not evaluated: by the real driver, in
+    /// which no process has all data, and of sparse tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial: Option<InitialRecord>,
     /// The predictor that the model must beat to have learnt anything. Left out where the application has none, and where
     /// the process that writes this has not all data.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -92,6 +92,7 @@ mod tests {
                     metric: 0.87,
                     wan_sent_bytes: 7_000_000,
                     blocked_s: 1.0,
+                    ..DcProgress::default()
                 })
                 .collect(),
         }

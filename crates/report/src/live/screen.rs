@@ -131,6 +131,7 @@ mod tests {
                 metric: 0.9,
                 wan_sent_bytes: u64::from(1_000_000 + 150_000 * round * (at + 1)),
                 blocked_s: 3.0 + 0.08 * f64::from(round * at),
+                ..DcProgress::default()
             });
 
             let data_centers: Vec<DcProgress> = data_centers.collect();

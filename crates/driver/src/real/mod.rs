@@ -35,6 +35,7 @@ mod conductor;
 mod connections;
 pub mod environment;
 mod error;
+pub mod http;
 mod links;
 mod local;
 mod node;

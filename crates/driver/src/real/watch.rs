@@ -1,29 +1,11 @@
 //! The monitoring endpoints of a process: `/metrics`, `/healthz` and `/readyz` over HTTP.
 //!
-//! The server listens only if it is configured. It is unauthenticated: any host that reaches the address may read. So
-//! the address should be on loopback or a private network. The server has its own thread and runtime, so that it
-//! answers when a node's loop does not. Each connection is for one request and has a time limit. If there are too
-//! many connections, the oldest are evicted ([`IncomingConnections`]).
+//! They are served only if an address is configured, without authentication: see [`http`](super::http).
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use hyper::body::Incoming;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
-use tokio::runtime::Builder;
-use tokio::time::{sleep, timeout};
-use tracing::{debug, warn};
-
-use crate::real::connections::incoming::IncomingConnections;
-use crate::real::connections::throttle::LogThrottle;
 use crate::real::error::RealError;
+use crate::real::http::{Answer, PLAIN, Site, serve};
 use gaia_telemetry::Telemetry;
 
 /// Serves an address until the process ends. Returns the bound address, because port 0 is any free one.
@@ -31,102 +13,35 @@ use gaia_telemetry::Telemetry;
 /// # Errors
 /// If listening on the address fails.
 pub fn watch(address: SocketAddr, telemetry: &Telemetry) -> Result<SocketAddr, RealError> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let listener = runtime.block_on(TcpListener::bind(address));
-    let listener = listener.map_err(|error| RealError::Listen {
-        address: address.to_string(),
-        reason: error.to_string(),
-    })?;
-    let address = listener.local_addr()?;
-    let telemetry = telemetry.clone();
-    let thread = std::thread::Builder::new().name("gaia-watch".into());
-    thread.spawn(move || runtime.block_on(answer_all(listener, telemetry)))?;
-    Ok(address)
+    serve(address, Watched(telemetry.clone()))
 }
 
-async fn answer_all(listener: TcpListener, telemetry: Telemetry) {
-    let incoming = IncomingConnections::new(CALLERS_MAX);
-    let complaints = LogThrottle::default();
-    loop {
-        let (stream, from) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                if let Some(left_out) = complaints.pass() {
-                    warn!("cannot accept a connection for metrics: {error}{left_out}");
-                }
-                // Usually out of file descriptors. They become free as connections close.
-                sleep(PAUSE).await;
-                continue;
-            }
-        };
+/// What a process says of itself.
+#[derive(Clone)]
+struct Watched(Telemetry);
 
-        let (connection, evicted) = incoming.admit(from);
-        if evicted.is_some() {
-            telemetry.on_watcher_refused();
+impl Site for Watched {
+    const NAME: &'static str = "metrics";
+
+    fn answer(&self, path: &str) -> Answer {
+        match path {
+            METRICS => Answer::text(200, EXPOSITION, self.0.metrics()),
+            HEALTH => health(self.0.alive()),
+            READINESS => health(self.0.ready()),
+            _ => Answer::text(404, PLAIN, format!("{METRICS}, {HEALTH} or {READINESS}\n")),
         }
-        let telemetry = telemetry.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                () = connection.evicted() => {}
-                () = converse(stream, &telemetry) => {}
-            }
-        });
+    }
+
+    fn on_evicted(&self) {
+        self.0.on_watcher_refused();
     }
 }
 
-/// Answers one request, and closes the connection. Closes it early if the caller is too slow.
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, telemetry: &Telemetry) {
-    let service = service_fn(async |request| Ok::<_, Infallible>(answer(&request, telemetry)));
-    let mut http = http1::Builder::new();
-    // One time limit applies to the whole connection.
-    http.keep_alive(false).header_read_timeout(None);
-    http.max_buf_size(REQUEST_BYTES_MAX).max_headers(HEADERS_MAX);
-    let conversation = http.serve_connection(TokioIo::new(stream), service);
-    match timeout(CONVERSATION_MAX, conversation).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!("cannot read a request for metrics: {error}"),
-        Err(_) => debug!("a request for metrics took longer than {} s", CONVERSATION_MAX.as_secs()),
-    }
-}
-
-fn answer(request: &Request<Incoming>, telemetry: &Telemetry) -> Response<String> {
-    let path = request.uri().path();
-    if ![METRICS, HEALTH, READINESS].contains(&path) {
-        return plain(StatusCode::NOT_FOUND, format!("{METRICS}, {HEALTH} or {READINESS}\n"));
-    }
-
-    if ![Method::GET, Method::HEAD].contains(request.method()) {
-        let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n".into());
-        refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return refusal;
-    }
-
-    match path {
-        METRICS => {
-            let mut page = plain(StatusCode::OK, telemetry.metrics());
-            page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(EXPOSITION));
-            page
-        }
-        HEALTH => health_response(telemetry.alive()),
-        _ => health_response(telemetry.ready()),
-    }
-}
-
-fn health_response(found: Result<(), String>) -> Response<String> {
+fn health(found: Result<(), String>) -> Answer {
     match found {
-        Ok(()) => plain(StatusCode::OK, "ok\n".into()),
-        Err(reason) => plain(StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
+        Ok(()) => Answer::text(200, PLAIN, "ok\n"),
+        Err(reason) => Answer::text(503, PLAIN, reason + "\n"),
     }
-}
-
-fn plain(status: StatusCode, body: String) -> Response<String> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }
 
 const METRICS: &str = "/metrics";
@@ -136,23 +51,16 @@ const READINESS: &str = "/readyz";
 /// The text format of Prometheus.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The largest number of simultaneous connections. A few scrapers and probes connect a few times a minute.
-const CALLERS_MAX: usize = 16;
-const CONVERSATION_MAX: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// The smallest buffer that hyper allows. It is larger than any request of a scraper.
-const REQUEST_BYTES_MAX: usize = 8 << 10;
-const HEADERS_MAX: usize = 64;
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-    use tokio::net::TcpStream;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::real::http::{CALLERS_MAX, CONVERSATION_MAX, answer_all, converse};
 
     fn waiting() -> Telemetry {
         let telemetry = Telemetry::new();
@@ -170,7 +78,8 @@ mod tests {
             let _hung_up = caller.write_all(request).await;
             caller.read_to_end(&mut answer).await.unwrap();
         };
-        tokio::join!(asking, converse(stream, telemetry));
+        let site = Watched(telemetry.clone());
+        tokio::join!(asking, converse(stream, &site));
         String::from_utf8_lossy(&answer).into_owned()
     }
 
@@ -241,9 +150,10 @@ mod tests {
             caller.write_all(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
             std::future::pending::<()>().await;
         };
+        let site = Watched(telemetry.clone());
         tokio::select! {
             () = asking => {}
-            () = converse(stream, &telemetry) => {}
+            () = converse(stream, &site) => {}
         }
         assert_eq!(began.elapsed().as_secs(), 4 * CONVERSATION_MAX.as_secs());
     }
@@ -274,7 +184,7 @@ mod tests {
         let telemetry = waiting();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let answering = tokio::spawn(answer_all(listener, telemetry.clone()));
+        let answering = tokio::spawn(answer_all(listener, Watched(telemetry.clone())));
         let mut idle = Vec::new();
         for _ in 0..CALLERS_MAX {
             idle.push(TcpStream::connect(address).await.unwrap());

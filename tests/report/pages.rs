@@ -32,8 +32,14 @@ pub(crate) fn check(path: &Path) -> String {
         for attribute in node.attributes() {
             let beside =
                 name == "a" && ["paper.html", "paper-elsewhere.html"].contains(&attribute.value());
-            let reference =
-                !beside && ["src", "href", "srcset", "data", "action"].contains(&attribute.name());
+            let inside = attribute.name() == "href"
+                && node.has_attribute("download")
+                && ["data:image/svg+xml;", "data:text/csv;"]
+                    .iter()
+                    .any(|media| attribute.value().starts_with(media));
+            let reference = !beside
+                && !inside
+                && ["src", "href", "srcset", "data", "action"].contains(&attribute.name());
             assert!(!reference, "{}={}", attribute.name(), attribute.value());
             assert!(!attribute.name().starts_with("on"), "{}", attribute.name());
         }
@@ -261,6 +267,74 @@ fn links_have_maps_in_bytes_and_in_dollars() {
     summary.links.iter_mut().for_each(|link| link.cost_usd = 0.0);
     let page = check_run("report-unpriced", &summary, &progress);
     assert!(page.contains("What each link carried") && !page.contains("class=\"view in-dollars"));
+}
+
+#[test]
+fn curves_begin_with_the_initial_model() {
+    let (mut summary, mut progress) = sample::run(THREE_ASP);
+    // The first evaluation of a driver is that of a later clock.
+    progress.remove(0);
+    let page = check_run("report-initial", &summary, &progress);
+    let picture = between(&page, "<h2>Objective over time", "class=\"pair\"");
+    assert!(picture.contains("asp, worst copy (shaded: all copies): 1.620 at 0 s"), "{picture}");
+    let metric = between(&page, "<h3>Held-out rmse over time", "</section>");
+    assert!(metric.contains(": 1.780 at 0 s"), "{metric}");
+
+    summary.initial = None;
+    assert!(!check_run("report-no-initial", &summary, &progress).contains(" at 0 s"));
+}
+
+#[test]
+fn only_causes_that_held_back_a_read_are_explained() {
+    let (mut summary, progress) = sample::run(THREE_ASP);
+    let page = check_run("report-causes", &summary, &progress);
+    let causes = between(&page, "class=\"causes\"", "</ul>");
+    assert!(causes.contains("<b>barrier</b>") && causes.contains("<b>local</b>"), "{causes}");
+    assert!(!causes.contains("bandwidth") && !causes.contains("partition"), "{causes}");
+    summary.blocked_s = BlockedSeconds::default();
+    assert!(!check_run("report-no-causes", &summary, &progress).contains("class=\"causes\""));
+}
+
+#[test]
+fn a_timeline_says_who_waited_for_whom_and_why() {
+    let (summary, mut progress) = sample::run(THREE_ASP);
+    let page = check_run("report-timeline", &summary, &progress);
+    let timeline = between(&page, "Who waited, and for whom", "</section>");
+    for name in sample::THREE {
+        assert!(timeline.contains(&format!(">{name}</text>")), "{name}");
+    }
+    assert!(timeline.contains("for ireland (mirror clock)"), "{timeline}");
+    assert!(timeline.contains("for its own workers (local)"), "{timeline}");
+
+    progress[5].data_centers[0].waited[0].cause = "<b>".into();
+    let page = check_run("report-timeline-strange", &summary, &progress);
+    assert!(page.contains("another cause"));
+    progress.iter_mut().flat_map(|at| &mut at.data_centers).for_each(|dc| dc.waited.clear());
+    assert!(!check_run("report-no-timeline", &summary, &progress).contains("Who waited"));
+}
+
+#[test]
+fn pictures_can_be_saved_with_their_figures() {
+    let (summary, progress) = sample::run(THREE_ASP);
+    let page = check_run("report-downloads", &summary, &progress);
+    let link = |name: &str| between(&page, &format!("<a download=\"{name}\""), "</a>");
+    let picture = link("objective-over-time.svg");
+    assert!(picture.contains("charset=utf-8,%3Csvg%20xmlns="), "{picture}");
+    let figures = link("held-out-rmse-over-time.csv");
+    let head = "charset=utf-8,curve,simulated%20time,rmse%0A%22asp,%20worst%20copy%22,0,1.78%0A";
+    assert!(figures.contains(head), "{figures}");
+    assert!(link("who-waited-and-for-whom.csv").contains("virginia,barrier,"));
+}
+
+#[test]
+fn wide_tables_say_that_they_scroll() {
+    let page = check_comparison("report-scrolls", priced_runs());
+    for table in page.match_indices("<table").map(|(at, _)| at) {
+        let columns = between(&page[table..], "<thead", "</thead>").matches("<th scope").count();
+        let before = page[..table].rfind("class=\"sideways\"").unwrap_or(0);
+        let said = !page[before..table].contains("</table>") && before > 0;
+        assert!(said || columns < 5, "{columns} columns");
+    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Grouped bars: vertical where there is room for their values, horizontal where there is not.
 
+use super::csv::Csv;
 use super::legend::{Key, Legend, Swatch, printed};
 use super::scale::{Quantity, Scale};
 use super::size::Size;
 use super::svg::{Svg, pixels};
-use crate::text::fitted;
+use crate::text::{fitted, numbers};
 
 /// A bar chart before it is drawn.
 pub(crate) struct Bars {
@@ -58,6 +59,17 @@ impl Bars {
     /// The picture in a wide screen's size.
     pub(crate) fn wide(&self, size: Size) -> String {
         if self.fits(size) { self.upright(size.width) } else { self.lying(size.width) }
+    }
+
+    /// Every bar with its length.
+    pub(crate) fn csv(&self) -> String {
+        let mut csv = Csv::new(&["group", "bar", &self.y_label]);
+        for group in &self.groups {
+            for bar in &group.bars {
+                csv.line(&[&group.label, &bar.label], &[bar.height().unwrap_or(f64::NAN)]);
+            }
+        }
+        csv.finish()
     }
 
     /// Whether bars can stand upright.
@@ -236,6 +248,16 @@ impl Bar {
         (!self.parts.is_empty()).then(|| self.parts.iter().sum())
     }
 
+    /// Shown where the pointer rests on it.
+    fn title(&self) -> String {
+        match self.printed {
+            Some(printed) => {
+                format!("{}: {}, printed {}", self.label, self.text, numbers::multiple(printed))
+            }
+            None => format!("{}: {}", self.label, self.text),
+        }
+    }
+
     /// Where each part begins and ends on the axis, in pixels.
     fn spans(&self, axis: &Axis) -> Vec<(f64, f64)> {
         let mut sum = 0.0;
@@ -265,6 +287,7 @@ impl Bar {
         let class = format!("gc-{}", self.colour);
 
         svg.group("g", &[("class", &class)], |svg| {
+            svg.text("title", &[], &self.title());
             for (part, (from, to)) in self.spans(axis).into_iter().enumerate() {
                 let (left, upper) = (pixels(middle - width / 2.0), pixels(bottom - from.max(to)));
                 let d = format!(
@@ -306,6 +329,7 @@ impl Bar {
 
         let class = format!("gc-{}", self.colour);
         svg.group("g", &[("class", &class)], |svg| {
+            svg.text("title", &[], &self.title());
             for (part, (from, to)) in self.spans(axis).into_iter().enumerate() {
                 let x = pixels(ROW_LABEL + from.min(to));
                 let d =

@@ -1,6 +1,7 @@
 //! A line of a chart, with its label and its marks.
 
 /// One line of a chart.
+#[derive(Clone)]
 pub(crate) struct Curve {
     /// Its name in the legend.
     pub(crate) label: String,
@@ -13,4 +14,12 @@ pub(crate) struct Curve {
     pub(crate) band: Vec<(f64, f64)>,
     /// Points drawn as marks: where the target was met, or points without a line.
     pub(crate) marked: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    /// Whether anything of it can be drawn.
+    pub(super) fn shows(&self) -> bool {
+        let mut all = self.points.iter().chain(&self.marked);
+        all.any(|(x, y)| x.is_finite() && y.is_finite())
+    }
 }

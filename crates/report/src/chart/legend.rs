@@ -135,7 +135,8 @@ fn text_width(text: &str) -> f64 {
     console::measure_text_width(text) as f64 * CHARACTER
 }
 
-const CHARACTER: f64 = 7.0;
+/// Wide letters of a wide font.
+const CHARACTER: f64 = 7.9;
 const SWATCH: f64 = 26.0;
 const BETWEEN: f64 = 26.0;
 const LINE: f64 = 22.0;

@@ -2,11 +2,15 @@
 
 use std::fmt::Write as _;
 
+use super::csv::Csv;
 use super::curve::Curve;
+use super::exits::{Edge, exits};
 use super::legend::{Key, Legend, mark};
+use super::range::{extent, shown};
 use super::scale::{Quantity, Scale};
 use super::size::Size;
 use super::svg::{STYLE, Svg, pixels};
+use super::{places, values};
 use crate::text::numbers;
 
 /// A chart before it is drawn.
@@ -29,8 +33,10 @@ pub(crate) struct Plot {
 pub(crate) enum Trend {
     /// Down: values above the start of the curves are cut off, and a large range is drawn on a logarithmic axis.
     Falling,
-    /// Up or down: all values are shown.
+    /// Up or down: values far outside the others are cut off.
     Either,
+    /// Anywhere: all values are shown.
+    Whole,
 }
 
 /// How an axis is divided.
@@ -108,6 +114,17 @@ impl Plot {
         svg.finish()
     }
 
+    /// Every point of every curve, in the units of the records: seconds, bytes and values.
+    pub(crate) fn csv(&self) -> String {
+        let mut csv = Csv::new(&["curve", &self.x_label, &self.y_label]);
+        for curve in &self.curves {
+            for (x, y) in &curve.points {
+                csv.line(&[&curve.label], &[*x, *y]);
+            }
+        }
+        csv.finish()
+    }
+
     /// How the two axes are divided once the values are known. `None` where there is nothing to draw.
     pub(crate) fn spacings(&self) -> Option<(Spacing, Spacing)> {
         let spacing = |scale: Scale| match scale.is_logarithmic() {
@@ -118,7 +135,10 @@ impl Plot {
     }
 
     fn draw(&self, svg: &mut Svg, size: Size) {
-        let legend = Legend::new(self.curves.iter().map(Key::from), size.width);
+        let legend = Legend::new(
+            self.curves.iter().filter(|curve| curve.shows()).map(Key::from),
+            size.width,
+        );
         legend.draw(svg);
 
         let (Some(x), Some(y)) = (self.x_scale(), self.y_scale()) else {
@@ -143,15 +163,11 @@ impl Plot {
         self.draw_x_axis(svg, &frame, size);
         self.draw_curves(svg, &frame);
         self.draw_target(svg, &frame);
-
-        for curve in self.curves.iter().rev() {
-            for (x, y) in curve.marked.iter().filter_map(|point| frame.place(*point)) {
-                let class = format!("gc-{}", curve.colour);
-                svg.group("g", &[("class", &class)], |svg| {
-                    mark(svg, curve.colour, frame.left + x, frame.top + y);
-                });
-            }
+        if size.has_pointer {
+            self.draw_values(svg, &frame);
         }
+        self.draw_exits(svg, &frame);
+        self.draw_marks(svg, &frame);
     }
 
     fn draw_y_axis(&self, svg: &mut Svg, frame: &Frame) {
@@ -243,6 +259,78 @@ impl Plot {
         });
     }
 
+    /// The first curve's spots lie on top, as its line does.
+    fn draw_values(&self, svg: &mut Svg, frame: &Frame) {
+        for curve in self.curves.iter().rev() {
+            let class = format!("gc-{}", curve.colour);
+            svg.group("g", &[("class", &class)], |svg| {
+                values::draw(svg, curve, self.x, |point| {
+                    let (x, y) = frame.place(point)?;
+                    let is_inside =
+                        (0.0..=frame.width).contains(&x) && (0.0..=frame.height).contains(&y);
+                    is_inside.then_some((frame.left + x, frame.top + y))
+                });
+            });
+        }
+    }
+
+    /// Arrows on the edges where curves leave the frame, with a title that says how far they go.
+    fn draw_exits(&self, svg: &mut Svg, frame: &Frame) {
+        for edge in [Edge::Top, Edge::Bottom] {
+            let mut arrows = Vec::new();
+            for curve in &self.curves {
+                let found = exits(&curve.points, &frame.x, &frame.y).into_iter();
+                let found = found.filter(|exit| exit.edge == edge).take(EXITS_MAX);
+                arrows.extend(found.map(|exit| (exit.x * frame.width, exit.furthest, curve)));
+            }
+
+            arrows.sort_by(|one, other| one.0.total_cmp(&other.0));
+            let along: Vec<f64> = arrows.iter().map(|(x, _, _)| *x).collect();
+            let (y, arrow, way) = match edge {
+                Edge::Top => (frame.top + 1.0, "m0-1l5 9h-10z", "up"),
+                Edge::Bottom => (frame.top + frame.height - 1.0, "m0 1l5-9h-10z", "down"),
+            };
+
+            for (x, (_, furthest, curve)) in places::along(&along, frame.width).iter().zip(arrows) {
+                let d = format!("M{} {}{arrow}", pixels(frame.left + x), pixels(y));
+                let to = numbers::objective(furthest);
+                let class = format!("gc-exit gc-mark gc-{}", curve.colour);
+                svg.group("path", &[("class", &class), ("d", &d)], |svg| {
+                    svg.text(
+                        "title",
+                        &[],
+                        &format!("{} leaves the picture: {way} to {to}", curve.label),
+                    );
+                });
+            }
+        }
+    }
+
+    /// Marks that would hide each other stand apart, each with a line to its point.
+    fn draw_marks(&self, svg: &mut Svg, frame: &Frame) {
+        let marks = self.curves.iter().flat_map(|curve| {
+            curve.marked.iter().filter_map(move |point| Some((curve, *point, frame.place(*point)?)))
+        });
+        let marks: Vec<(&Curve, (f64, f64), (f64, f64))> = marks.collect();
+        let points: Vec<(f64, f64)> = marks.iter().map(|(_, _, place)| *place).collect();
+        let apart = places::apart(&points, frame.height);
+
+        for ((curve, (x, value), point), place) in marks.iter().zip(apart).rev() {
+            let class = format!("gc-{}", curve.colour);
+            svg.group("g", &[("class", &class)], |svg| {
+                if *point != place {
+                    let [from, to] = [*point, place].map(|(x, y)| {
+                        format!("{} {}", pixels(frame.left + x), pixels(frame.top + y))
+                    });
+                    svg.empty("path", &[("class", &"gc-leader"), ("d", &format!("M{from}L{to}"))]);
+                }
+                let title = values::title(&curve.label, *value, *x, self.x);
+                svg.text("title", &[], &title);
+                mark(svg, curve.colour, frame.left + place.0, frame.top + place.1);
+            });
+        }
+    }
+
     /// The label stands under the line at the left, where curves are still high above it.
     fn draw_target(&self, svg: &mut Svg, frame: &Frame) {
         let Some(target) = self.target else { return };
@@ -274,19 +362,16 @@ impl Plot {
         }
     }
 
-    /// Around all values and the target, with room for its label below.
+    /// Around the values and the target, with room for its label below.
     fn y_scale(&self) -> Option<Scale> {
-        let finite = |curve: &Curve| -> Vec<f64> {
+        let drawable = |curve: &Curve| -> Vec<f64> {
             curve.points.iter().map(|(_, y)| *y).filter(|y| y.abs() < FAR).collect()
         };
 
-        let values: Vec<Vec<f64>> = self.curves.iter().map(finite).collect();
+        let values: Vec<Vec<f64>> = self.curves.iter().map(drawable).collect();
         let target = self.target.filter(|target| target.abs() < FAR);
-        let (low, high) = extent(values.iter().flatten().copied().chain(target))?;
-        let (_, start) = extent(values.iter().filter_map(|values| values.first().copied()))?;
-        let falling = self.trend == Trend::Falling;
-        let high = if falling && start > 0.0 { high.min(1.5 * start).max(low) } else { high };
-        let steep = falling && high / low > STEEP;
+        let (low, high) = shown(&values, target, self.trend)?;
+        let steep = self.trend == Trend::Falling && high / low > STEEP;
 
         if low > 0.0 && self.y_spacing.is_logarithmic(steep) {
             let low = low.max(high / 1e9);
@@ -312,7 +397,9 @@ impl Spacing {
 impl Frame {
     /// Pixels from the frame's upper left corner.
     fn place(&self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
-        let (x, y) = (self.x.place(x)?, self.y.place(y)?);
+        // An axis of ratios has no place for zero, where every curve begins: that is its left end.
+        let x = self.x.place(x).or((x == 0.0).then_some(0.0))?;
+        let y = self.y.place(y)?;
         Some((x * self.width, (1.0 - y.clamp(-20.0, 20.0)) * self.height))
     }
 }
@@ -372,13 +459,6 @@ fn thinned(points: &[(f64, f64)], frame: &Frame) -> Vec<Option<(f64, f64)>> {
     kept
 }
 
-fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    values.fold(None, |extent, value| match extent {
-        None => Some((value, value)),
-        Some((low, high)) => Some((value.min(low), value.max(high))),
-    })
-}
-
 const PADDING: f64 = 20.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 20.0;
@@ -391,6 +471,8 @@ const FAR: f64 = 1e100;
 const SLIVER: f64 = 20.0;
 /// Where the highest value is this many times the lowest, the y axis is logarithmic.
 const STEEP: f64 = 8.0;
+/// A curve that leaves the picture more often has no more arrows.
+const EXITS_MAX: usize = 6;
 
 #[cfg(test)]
 mod tests {
@@ -470,6 +552,46 @@ mod tests {
         let scale = plot(Trend::Falling, &[1.6, 0.9, 40.0, 1e30, f64::NAN]).y_scale().unwrap();
         assert!(scale.place(1e30).unwrap() > 1.0);
         assert!(scale.place(1.6).unwrap() < 1.0);
+        let picture = plot(Trend::Falling, &[1.6, 0.9, 40.0, 1e30, f64::NAN]).inline(Size::NARROW);
+        assert_eq!(picture.matches("gc-exit").count(), 1);
+        assert!(picture.contains("leaves the picture: up to not finite"), "{picture}");
+    }
+
+    #[test]
+    fn curves_without_a_value_have_no_legend() {
+        let mut plot = plot(Trend::Falling, &[2.0, 1.0]);
+        plot.curves[0].label = "asp".into();
+        let none =
+            Curve { label: "tap".into(), points: vec![(0.0, f64::NAN)], ..plot.curves[0].clone() };
+        plot.curves.push(none);
+        let picture = plot.inline(Size::NARROW);
+        assert!(picture.contains(">asp<") && !picture.contains(">tap<"), "{picture}");
+    }
+
+    #[test]
+    fn values_are_titles_where_there_is_a_pointer() {
+        let mut plot = plot(Trend::Falling, &[2.0, 1.0]);
+        plot.curves[0].label = "asp".into();
+        assert!(plot.inline(Size::WIDE).contains("<title>asp: 1.000 at 1.00 s</title>"));
+        assert!(!plot.inline(Size::NARROW).contains("gc-spot"));
+    }
+
+    #[test]
+    fn marks_at_one_point_both_show() {
+        let mut plot = plot(Trend::Falling, &[2.0, 1.0]);
+        plot.curves[0].marked = vec![(1.0, 1.0)];
+        plot.curves.push(plot.curves[0].clone());
+        let picture = plot.inline(Size::NARROW);
+        assert_eq!(picture.matches("gc-leader").count(), 1, "{picture}");
+    }
+
+    #[test]
+    fn a_curve_begins_at_the_left_end_of_an_axis_of_ratios() {
+        let mut plot = plot(Trend::Falling, &[2.0, 1.0, 0.5]);
+        plot.x_spacing = Spacing::Logarithmic;
+        let picture = plot.inline(Size::NARROW);
+        let line = picture.split("gc-line\" d=\"M").last().unwrap();
+        assert!(line.starts_with("0 "), "{line}");
     }
 
     #[test]

@@ -135,10 +135,10 @@ impl Scale {
     }
 }
 
-/// The smallest of 1, 2 and 5 times a power of ten that is at least `step`.
+/// The smallest of 1, 2 and 5 times a power of ten that is about `step` or more.
 fn nice_step(step: f64) -> f64 {
     let power = 10_f64.powf(step.log10().floor());
-    let digit = [1.0, 2.0, 5.0].into_iter().find(|digit| digit * power >= step * (1.0 - ROUNDING));
+    let digit = [1.0, 2.0, 5.0].into_iter().find(|digit| digit * power >= step * ENOUGH);
     digit.unwrap_or(10.0) * power
 }
 
@@ -157,6 +157,8 @@ fn plain_zero(value: f64, decimals: usize) -> String {
 }
 
 const ROUNDING: f64 = 1e-9;
+/// A step a little shorter than wanted is better than one of twice the length.
+const ENOUGH: f64 = 0.9;
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,8 @@
 
 pub(crate) const RUN_TOML: &str = "run.toml";
 pub(super) const PROGRESS: &str = "progress.jsonl";
+/// The file of a run that TensorBoard reads.
+pub const EVENTS: &str = "events.out.tfevents.gaia";
 pub(crate) const SUMMARY: &str = "summary.json";
 pub(crate) const HIGHLIGHTS: &str = "highlights.txt";
 pub(crate) const PICTURE: &str = "convergence.svg";

@@ -1,8 +1,8 @@
 //! The directory of a run: its layout, its files, and how they are read back.
 //!
 //! This room decides where files lie and how they are written. Whole files are written beside their place and
-//! renamed into it, so that a reader never sees half of one; `progress.jsonl` alone grows, a line at a time. The
-//! room does not know what a picture or a page looks like.
+//! renamed into it, so that a reader never sees half of one; `progress.jsonl` alone grows, a line at a time, and what
+//! TensorBoard reads, a record at a time. The room does not know what a picture or a page looks like.
 
 mod error;
 mod files;
@@ -12,6 +12,7 @@ mod progress;
 mod run_directory;
 
 pub use error::ReportError;
+pub use files::EVENTS;
 pub(crate) use files::{
     COMPARE, COMPARE_PAGE, HIGHLIGHTS, PAGE, PAPER, PAPER_ELSEWHERE_PAGE, PAPER_MARKDOWN,
     PAPER_PAGE, PICTURE, RUN_TOML, SUMMARY,

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::parts::{
-    AgainstBsp, BlockedBar, Heats, Pictures, against_bsp, colour, comparison_pictures, shared_heats,
+    AgainstBsp, BlockedBar, CauseKey, Heats, Pictures, against_bsp, colour, comparison_pictures,
+    shared_heats,
 };
 use super::template::render;
 use crate::comparison::{CompareRow, ComparedRun, Comparison, LAN};
@@ -40,6 +41,7 @@ struct WanView {
     rows: Vec<RowView>,
     pictures: Pictures,
     blocked: Vec<BlockedBar>,
+    causes: Vec<CauseKey>,
     heats: Option<Heats>,
 }
 
@@ -106,6 +108,7 @@ fn wan_view(comparison: &Comparison, at: usize, wan: &str) -> WanView {
         blocked: summaries()
             .map(|summary| BlockedBar::new(&summary.remote_sync, summary.blocked_s, widest))
             .collect(),
+        causes: CauseKey::of(summaries().map(|summary| summary.blocked_s)),
         heats: shared_heats(&id, &summaries().collect::<Vec<_>>()),
     }
 }

@@ -5,15 +5,17 @@
 //! with a strict parser. Their content policy forbids them to load anything.
 
 mod compare;
+mod live;
 mod parts;
 mod run;
 mod seeds;
 mod template;
 
 pub(crate) use compare::compare_page;
+pub use live::LIVE_SCRIPT;
 pub(crate) use parts::{
-    BlockedBar, Cell, Picture, Table, colour, comparison_plot, run_plot, seeds_plot,
+    BlockedBar, CauseKey, Cell, Picture, Table, colour, comparison_plot, run_plot, seeds_plot,
 };
-pub(crate) use run::run_page;
+pub(crate) use run::{live_page, run_page, waiting_page};
 pub(crate) use seeds::seeds_page;
 pub(crate) use template::render;

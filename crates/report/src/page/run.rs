@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::parts::{BlockedBar, Heats, LinkTable, Pictures, heat, run_pictures};
+use super::parts::{
+    BlockedBar, CauseKey, Heats, LinkTable, Picture, Pictures, heat, run_pictures, timeline,
+};
 use super::template::render;
 use crate::text::numbers;
 use crate::text::phrases::{self, bytes_to_target, clocks_to_target, outcome, time_to_target};
@@ -11,6 +13,8 @@ use gaia_telemetry::{Progress, Summary};
 #[derive(Serialize)]
 struct RunView<'a> {
     title: String,
+    /// Whether the run is under way.
+    live: bool,
     summary: &'a Summary,
     sentence: String,
     scale: String,
@@ -18,6 +22,8 @@ struct RunView<'a> {
     pictures: Pictures,
     learnt: Learnt<'a>,
     blocked: BlockedBar,
+    timeline: Option<Picture>,
+    causes: Vec<CauseKey>,
     data_centers: Vec<DcRow>,
     heats: Option<Heats>,
     links: LinkTable,
@@ -57,18 +63,52 @@ pub(crate) fn run_page(
     summary: &Summary,
     highlights: &[String],
 ) -> String {
+    page(run_toml, progress, summary, highlights, headlines(summary), false)
+}
+
+/// The page of a run under way, whose summary has the figures of its last evaluation.
+pub(crate) fn live_page(run_toml: &str, progress: &[Progress], summary: &Summary) -> String {
+    let mut headlines = headlines(summary);
+    let clock = format!("clock {}", numbers::count(summary.clocks));
+    headlines[0] = Figure::new("Time", numbers::seconds(summary.time_s), clock);
+    // What the bytes cost is known at the end.
+    headlines.retain(|headline| headline.label != "WAN cost");
+    page(run_toml, progress, summary, &[], headlines, true)
+}
+
+/// The page shown while there is no run.
+pub(crate) fn waiting_page() -> String {
+    #[derive(Serialize)]
+    struct WaitingView {
+        title: &'static str,
+        live: bool,
+    }
+    render("waiting.html", &WaitingView { title: "gaia", live: true })
+}
+
+fn page(
+    run_toml: &str,
+    progress: &[Progress],
+    summary: &Summary,
+    highlights: &[String],
+    headlines: Vec<Figure>,
+    live: bool,
+) -> String {
     let blocked = summary.blocked_s;
     render(
         "run.html",
         &RunView {
             title: format!("{}: {} over {}", summary.name, summary.remote_sync, summary.wan),
+            live,
             summary,
             sentence: sentence(summary),
             scale: phrases::wan_bandwidth_scale(summary),
-            headlines: headlines(summary),
+            headlines,
             pictures: run_pictures(summary, progress),
             learnt: Learnt::new(highlights),
             blocked: BlockedBar::new("", blocked, blocked.total()),
+            timeline: timeline(summary, progress),
+            causes: CauseKey::of([blocked]),
             data_centers: data_centers(progress),
             heats: heat("run", summary),
             links: LinkTable::new(&summary.links),

@@ -33,6 +33,7 @@ fn printable(c: char) -> char {
 
 const TEMPLATES: [(&str, &str); 9] = [
     ("run.html", include_str!("templates/run.html")),
+    ("waiting.html", include_str!("templates/waiting.html")),
     ("compare.html", include_str!("templates/compare.html")),
     ("seeds.html", include_str!("templates/seeds.html")),
     ("paper.html", include_str!("templates/paper.html")),

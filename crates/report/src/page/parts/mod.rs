@@ -5,15 +5,17 @@
 mod against_bsp;
 mod blocked;
 mod colour;
+mod download;
 mod heat;
 mod links;
 mod picture;
 mod pictures;
 mod seed_pictures;
 mod table;
+mod timeline;
 
 pub(super) use against_bsp::{AgainstBsp, against_bsp};
-pub(crate) use blocked::BlockedBar;
+pub(crate) use blocked::{BlockedBar, CauseKey};
 pub(crate) use colour::colour;
 pub(super) use heat::{Heats, heat, shared_heats};
 pub(super) use links::LinkTable;
@@ -23,3 +25,4 @@ pub(crate) use pictures::{comparison_plot, run_plot};
 pub(super) use seed_pictures::seed_pictures;
 pub(crate) use seed_pictures::seeds_plot;
 pub(crate) use table::{Cell, Table};
+pub(super) use timeline::timeline;

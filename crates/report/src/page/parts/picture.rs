@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::chart::{Bars, Plot, Size, Spacing};
+use super::download::Download;
+use crate::chart::{Bars, Lanes, Plot, Size, Spacing};
 
 /// A chart for wide screens and for phones, with one view or with several to choose from.
 #[derive(Serialize)]
@@ -12,6 +13,7 @@ pub(crate) struct Picture {
     id: String,
     choices: Vec<Choice>,
     views: Vec<View>,
+    downloads: Vec<Download>,
 }
 
 /// A pair of buttons that choose how an axis is divided. No script is needed: a checked button shows its view.
@@ -38,12 +40,27 @@ impl Picture {
             large: plot.inline(size),
             small: plot.inline(Size::NARROW),
         };
-        Self { heading: heading.into(), id: String::new(), choices: Vec::new(), views: vec![view] }
+        let heading = heading.into();
+        let downloads = downloads(&heading, plot);
+        Self { heading, id: String::new(), choices: Vec::new(), views: vec![view], downloads }
     }
 
     pub(crate) fn of_bars(heading: impl Into<String>, bars: &Bars, size: Size) -> Self {
         let view = View { class: String::new(), large: bars.wide(size), small: bars.narrow() };
-        Self { heading: heading.into(), id: String::new(), choices: Vec::new(), views: vec![view] }
+        let heading = heading.into();
+        let downloads = vec![Download::csv(&heading, &bars.csv())];
+        Self { heading, id: String::new(), choices: Vec::new(), views: vec![view], downloads }
+    }
+
+    pub(crate) fn of_lanes(heading: impl Into<String>, lanes: &Lanes) -> Self {
+        let view = View {
+            class: String::new(),
+            large: lanes.inline(Size::WIDE),
+            small: lanes.inline(Size::NARROW),
+        };
+        let heading = heading.into();
+        let downloads = vec![Download::csv(&heading, &lanes.csv())];
+        Self { heading, id: String::new(), choices: Vec::new(), views: vec![view], downloads }
     }
 
     /// An objective over time, over the page's full width, with linear and logarithmic axes to choose from.
@@ -54,6 +71,8 @@ impl Picture {
             return Self::of_plot(heading, &plot, Size::WIDE);
         };
 
+        let heading = heading.into();
+        let downloads = downloads(&heading, &plot);
         plot.y_spacing = Spacing::Logarithmic;
         let can_be_logarithmic = plot.spacings().is_some_and(|(_, y)| y == Spacing::Logarithmic);
         let mut choices =
@@ -80,8 +99,12 @@ impl Picture {
             }
         }
 
-        Self { heading: heading.into(), id: id.into(), choices, views }
+        Self { heading, id: id.into(), choices, views, downloads }
     }
+}
+
+fn downloads(heading: &str, plot: &Plot) -> Vec<Download> {
+    vec![Download::svg(heading, &plot.standalone()), Download::csv(heading, &plot.csv())]
 }
 
 fn name(spacing: Spacing) -> &'static str {

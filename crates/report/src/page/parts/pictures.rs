@@ -8,7 +8,7 @@ use crate::chart::{Curve, Plot, Quantity, Size, Spacing, Trend};
 use crate::comparison::{ComparedRun, Comparison, LAN};
 use crate::text::numbers;
 use crate::text::phrases::time_to_target;
-use gaia_telemetry::{EvaluatedOn, Progress, Summary};
+use gaia_telemetry::{EvaluatedOn, InitialRecord, Progress, Summary};
 
 /// The charts of one run: the first fills the page, the others share a row.
 #[derive(Serialize)]
@@ -111,12 +111,19 @@ fn curve(axes: Axes, run: &Traced<'_>, alone: bool) -> Option<Curve> {
         return None;
     }
 
-    let points: Vec<(f64, f64)> = run.progress.iter().map(|at| axes.point(at)).collect();
+    let mut points: Vec<(f64, f64)> = run.progress.iter().map(|at| axes.point(at)).collect();
     let reached = run.summary.time_to_target_s.and_then(|time_s| {
         let slack = 1e-9 * time_s.abs();
         let at = run.progress.iter().position(|at| at.time_s >= time_s - slack)?;
         Some(points[at])
     });
+
+    let begin = axes.beginning(run).filter(|_| run.progress.iter().all(|at| at.clock > 0));
+    let mut band: Vec<(f64, f64)> = run.progress.iter().map(over_copies).collect();
+    if let Some((x, value)) = begin {
+        points.insert(0, (x, value));
+        band.insert(0, (value, value));
+    }
 
     let note = match axes {
         Axes::ObjectiveOverTime => time_to_target(run.summary),
@@ -133,7 +140,7 @@ fn curve(axes: Axes, run: &Traced<'_>, alone: bool) -> Option<Curve> {
         },
         note,
         colour: run.colour,
-        band: if spread { run.progress.iter().map(over_copies).collect() } else { Vec::new() },
+        band: if spread { band } else { Vec::new() },
         marked: reached.into_iter().collect(),
         points,
     })
@@ -146,6 +153,12 @@ impl Axes {
             Self::ObjectiveOverBytes => (at.wan_bytes as f64, at.objective),
             Self::MetricOverTime => (at.time_s, at.metric),
         }
+    }
+
+    /// Where the initial model is, if it was evaluated.
+    fn beginning(self, run: &Traced<'_>) -> Option<(f64, f64)> {
+        let InitialRecord { objective, metric } = run.summary.initial?;
+        Some((0.0, if self == Self::MetricOverTime { metric } else { objective }))
     }
 
     fn heading(self, runs: &[Traced<'_>]) -> String {

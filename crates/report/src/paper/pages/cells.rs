@@ -1,8 +1,8 @@
 //! Tables of every figure of an application's cells, beside the paper's.
 
 use super::section::BlockedGroup;
-use super::verdicts::NEAR_LAN;
-use crate::page::{BlockedBar, Cell, Table};
+use super::verdicts::{is_near_lan, lan_below};
+use crate::page::{BlockedBar, CauseKey, Cell, Table};
 use crate::paper::grid::{ASP, ASP_PAPER, AppWanPair, BSP, Grid, LAN, colour, wan_name};
 use crate::paper::records::CellRow;
 use crate::text::numbers;
@@ -55,6 +55,12 @@ pub(super) fn blocked(grid: &Grid<'_>, app: &str) -> Vec<BlockedGroup> {
     pairs(grid, app).into_iter().map(group).collect()
 }
 
+/// The causes among those bars.
+pub(super) fn causes(grid: &Grid<'_>, app: &str) -> Vec<CauseKey> {
+    let rows = pairs(grid, app).into_iter().flat_map(|pair| grid.runs_at(pair));
+    CauseKey::of(rows.map(|row| row.blocked_s))
+}
+
 fn pairs<'a>(grid: &Grid<'a>, app: &str) -> Vec<AppWanPair<'a>> {
     grid.pairs().into_iter().filter(|pair| pair.app == app).collect()
 }
@@ -62,13 +68,17 @@ fn pairs<'a>(grid: &Grid<'a>, app: &str) -> Vec<AppWanPair<'a>> {
 fn time_cells(grid: &Grid<'_>, pair: AppWanPair<'_>, row: &CellRow) -> Vec<Cell> {
     let lan = grid.find(pair, LAN).and_then(|lan| lan.paper_speedup);
     let printed_lan = lan.zip(row.paper_speedup).map(|(lan, own)| lan / own);
-    let slow = row.model == ASP && row.times_lan.is_some_and(|times| times > NEAR_LAN);
+    let slow = row.model == ASP && row.times_lan.is_some() && !is_near_lan(row);
+    // What the LAN does not reach is not missed.
+    let capped = row.paper_speedup.is_some_and(|printed| lan_below(grid, pair, printed).is_some());
     let off = row.objective_off.filter(|off| off.is_finite());
     vec![
         Cell::new(&*row.model).dot(colour(&row.model)),
         reached(row),
         numbers::shown(row.clocks, numbers::count).into(),
-        ratio(row.speedup_vs_bsp).miss_if(behind(row, row.speedup_vs_bsp, row.paper_speedup)),
+        ratio(row.speedup_vs_bsp).miss_if(
+            behind(row, row.speedup_vs_bsp, row.paper_speedup) && !(capped && is_near_lan(row)),
+        ),
         ratio(row.paper_speedup),
         ratio(row.times_lan).miss_if(slow),
         ratio(printed_lan),

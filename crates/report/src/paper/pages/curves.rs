@@ -39,7 +39,7 @@ pub(super) fn brakes(rows: &[&CurveRow]) -> Plot {
     Plot {
         description: "Objective over time with and without the two brakes".into(),
         // The paper's figure shows the divergence, so that no part of it may be cut off.
-        trend: Trend::Either,
+        trend: Trend::Whole,
         target: rows.first().map(|row| row.target),
         ..over_time(rows.iter().enumerate().map(curve).collect())
     }

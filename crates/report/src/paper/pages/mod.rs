@@ -124,6 +124,7 @@ fn unfold(grid: &Grid<'_>, app: &str) -> Unfold {
         summary: "Objective over time, and what reads waited for".into(),
         pictures: pairs.map(picture).collect(),
         blocked: cells::blocked(grid, app),
+        causes: cells::causes(grid, app),
         table: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::page::{BlockedBar, Picture, Table};
+use crate::page::{BlockedBar, CauseKey, Picture, Table};
 
 #[derive(Serialize)]
 pub(super) struct Chapter {
@@ -27,6 +27,7 @@ pub(super) struct Unfold {
     pub(super) pictures: Vec<Picture>,
     pub(super) table: Option<Table>,
     pub(super) blocked: Vec<BlockedGroup>,
+    pub(super) causes: Vec<CauseKey>,
 }
 
 /// Bars of held-back time that share a scale.

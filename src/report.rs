@@ -4,7 +4,7 @@ use gaia_config::Plan;
 use gaia_driver::Outcome;
 use gaia_report::{Comparison, ReportError, RunDirectory};
 
-/// Writes all of a run's files: `run.toml`, `progress.jsonl`, `summary.json`, `convergence.svg`, `report.html`,
+/// Writes all of a run's files: `run.toml`, `progress.jsonl`, `events.out.tfevents.gaia`, `summary.json`, `convergence.svg`, `report.html`,
 /// `model.safetensors` where the run has not diverged, and `highlights.txt` where the application tells what it has
 /// learnt.
 ///
@@ -20,8 +20,13 @@ pub fn write_run(
 ) -> Result<(), ReportError> {
     let Outcome { summary, progress, highlights, .. } = outcome;
     let mut log = directory.progress_log()?;
+    let mut events = directory.event_log(&summary.metric.name)?;
+    if let Some(initial) = &summary.initial {
+        events.begin(initial)?;
+    }
     for evaluation in progress {
         log.append(evaluation)?;
+        events.append(evaluation)?;
     }
 
     directory.write_model(&outcome.model_files(plan))?;

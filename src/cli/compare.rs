@@ -15,7 +15,7 @@ use gaia_config::{Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_core::topology::DataHome;
 use gaia_driver::Outcome;
-use gaia_report::{Comparison, Paint, RunDirectory, Waiting, comparison_block};
+use gaia_report::{Comparison, LivePage, Paint, RunDirectory, Waiting, comparison_block};
 
 /// Runs every remote model over every WAN, BSP on the LAN first: what that reaches is every other's target.
 pub(super) fn compare(
@@ -43,12 +43,14 @@ pub(super) fn compare(
     }
     let plan = ComparisonPlan::new(&file, &flags.remote, &flags.wan)?;
     let reference = &plan.reference.plan;
+    let page = flags.live.serve(terminal)?;
     let mut bench = Bench {
         file: &file,
         applications,
         built: BTreeMap::new(),
         directory: RunDirectory::create(flags.run.output.out.as_deref(), &reference.name)?,
         output: &flags.run.output,
+        page,
         interrupted: signals::interrupted().map_err(Failure::run)?,
     };
 
@@ -96,6 +98,8 @@ struct Bench<'a> {
     built: BTreeMap<Vec<DataHome>, Arc<dyn Application>>,
     directory: RunDirectory,
     output: &'a OutputFlags,
+    /// The page that is served.
+    page: Option<LivePage>,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -121,7 +125,7 @@ impl Bench<'_> {
         let directory = self.directory.create_child(&name)?;
 
         let (interrupted, program) = (self.interrupted.clone(), self.applications.program());
-        let shown = Shown::alone(self.output);
+        let shown = Shown { page: self.page.as_ref(), ..Shown::alone(self.output) };
         carry_out(&variant.plan, &application, &directory, shown, interrupted, program)
     }
 }

@@ -14,6 +14,8 @@ mod deploy;
 mod evaluate;
 mod failure;
 mod init;
+mod initial;
+mod live;
 mod log;
 mod memory;
 mod node;
@@ -44,6 +46,7 @@ use gaia_config::{DriverKind, Override, RunFile};
 use gaia_paper::Section;
 
 pub(crate) use failure::Failure;
+pub(crate) use live::LiveFlags;
 pub(crate) use log::LogFormat;
 pub use log::{Log, LogRecord};
 pub(crate) use node::{NodeFlags, PlaceFlags};
@@ -137,8 +140,10 @@ pub(crate) struct TrainFlags {
     )]
     pub(crate) resume: Resume,
     /// Train with so many seeds, from the run's own on, and report medians and ranges
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000), conflicts_with = "resume")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000), conflicts_with_all = ["resume", "live"])]
     pub(crate) seeds: u64,
+    #[command(flatten)]
+    pub(crate) live: LiveFlags,
 }
 
 /// Whether a run continues.
@@ -194,8 +199,10 @@ pub(crate) struct CompareFlags {
     #[arg(long, value_name = "TIMES", value_parser = slowdown::times)]
     pub(crate) slowdown: Option<f64>,
     /// Repeat the comparison with so many seeds, from the run's own on, and report medians and ranges
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000), conflicts_with = "live")]
     pub(crate) seeds: u64,
+    #[command(flatten)]
+    pub(crate) live: LiveFlags,
 }
 
 #[derive(Debug, Args)]
@@ -511,12 +518,13 @@ Examples:
   gaia train config/run/movielens.toml --set app.data.path=ratings.csv --set sync.remote.model=bsp
   gaia train config/run/quickstart.toml --driver simulated --set checkpoint.every=10 --out runs/long --resume auto
   gaia train config/run/quickstart.toml --driver real        (a process for each node, on this machine)
+  gaia train config/run/quickstart.toml --live               (shows the report while the run goes on)
 
 A path in a file is relative to that file. A path in --set is relative to the working directory. \
 A --set that chooses another `model` or `kind` drops the settings of the previous one.
 
 The run directory contains run.toml (which repeats the run), progress.jsonl, summary.json, \
-convergence.svg and report.html. With --driver real it also contains the log of each node, in logs/.
+convergence.svg, report.html and events.out.tfevents.gaia (for TensorBoard). With --driver real it also contains the log of each node, in logs/.
 
 On a first SIGTERM or Ctrl-C the run ends in order, with its report and its model so far, and the exit code is 75. \
 A second signal ends it at once.

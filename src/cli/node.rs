@@ -9,7 +9,7 @@ use super::deciding::{chosen_by_coordinator, tell};
 use super::log::name_node;
 use super::node_data::data_of;
 use super::training::{Shown, carry_out_with, show_result};
-use super::{Done, Failure, RunFlags, Terminal, signals};
+use super::{Done, Failure, LiveFlags, RunFlags, Terminal, signals};
 use crate::applications::Applications;
 use gaia_config::{Plan, Variables, coordinator_address, placed};
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
@@ -30,6 +30,8 @@ pub(crate) struct NodeFlags {
     /// End when standard input ends; for a process that starts nodes
     #[arg(long)]
     pub(crate) ends_with_stdin: bool,
+    #[command(flatten)]
+    pub(crate) live: LiveFlags,
 }
 
 /// Which nodes a process is, and how others reach it. What is left out comes from the environment.
@@ -80,6 +82,10 @@ pub(super) fn node(
 
     let data = data_of(&plan, &options.nodes, &file, applications)?;
     let is_coordinator = options.nodes.contains(&NodeId::Coordinator);
+    if flags.live.live.is_some() && !is_coordinator {
+        return Err(Failure::usage(NOT_SHOWN));
+    }
+    let page = flags.live.serve(terminal)?;
     if options.state.is_some() && !is_coordinator {
         // A node without a state directory cannot continue later. There the signal keeps its default effect.
         options.interrupted = Some(signals::interrupted().map_err(Failure::run)?);
@@ -115,18 +121,15 @@ pub(super) fn node(
     };
     let application = node.application().clone();
     terminal.note(&application.describe());
-    let outcome = carry_out_with(
-        &plan,
-        &application,
-        &directory,
-        Shown::alone(output),
-        |observer| match node.run(observer)? {
+    let shown = Shown { page: page.as_ref(), ..Shown::alone(output) };
+    let outcome = carry_out_with(&plan, &application, &directory, shown, |observer| {
+        match node.run(observer)? {
             NodeEnd::Conducted(outcome) => Ok(*outcome),
             NodeEnd::Over | NodeEnd::Interrupted => {
                 unreachable!("the coordinator conducts to the end")
             }
-        },
-    )?;
+        }
+    })?;
 
     show_result(&outcome.summary, &outcome.highlights, &directory, terminal);
     outcome.check_sound().map_err(Failure::run)?;
@@ -239,6 +242,7 @@ fn worker(dc: DcId, index: u16) -> NodeId {
 const METRICS: &str = "GAIA_METRICS";
 const CERTS: &str = "GAIA_CERTS";
 const STATE: &str = "GAIA_STATE";
+const NOT_SHOWN: &str = "--live: only the coordinator receives the progress of the run, expected --live with --coordinator";
 const NO_PLACE: &str = "no flag or variable names the node, expected --dc NAME --server N, --dc NAME --worker N or \
                         --coordinator, or GAIA_ROLE to be set";
 

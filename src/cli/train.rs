@@ -28,7 +28,7 @@ pub(super) fn train(
     applications: &dyn Applications,
     terminal: &Terminal,
 ) -> Result<Done, Failure> {
-    let TrainFlags { run, resume, seeds } = flags;
+    let TrainFlags { run, resume, seeds, live } = flags;
     if *seeds > 1 {
         return train_seeds(flags, *seeds, applications, terminal);
     }
@@ -47,6 +47,7 @@ pub(super) fn train(
         return show_again(&directory, &record, terminal);
     }
 
+    let page = live.serve(terminal)?;
     let (application, _) =
         waiting_for_data(&run.output, || application_of(&plan, &file, applications))?;
     check_memory(&[&plan], application.as_ref(), terminal)?;
@@ -78,7 +79,7 @@ pub(super) fn train(
         plan: &plan,
         application: &application,
         directory: &directory,
-        shown: Shown::alone(&run.output),
+        shown: Shown { page: page.as_ref(), ..Shown::alone(&run.output) },
         interrupted: interrupted(applications)?,
         program: applications.program(),
     };

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::initial::initial;
 use super::trivial::trivial;
 use super::{Failure, LogFormat, OutputFlags, Terminal};
 use gaia_checkpoint::{Keeper, LogFolder};
@@ -12,10 +13,10 @@ use gaia_core::application::Application;
 use gaia_driver::real::NodeFiles;
 use gaia_driver::{Ending, Outcome, RunError, RunOptions};
 use gaia_report::{
-    DcPlan, Live, LiveMode, LivePlan, Paint, Recorder, ReportError, RunDirectory, RunsView,
-    Waiting, highlights_block, run_block, write_run,
+    DcPlan, Live, LiveMode, LivePage, LivePlan, Paint, Recorder, ReportError, RunDirectory,
+    RunsView, Waiting, highlights_block, run_block, write_run,
 };
-use gaia_telemetry::{Observer, Summary};
+use gaia_telemetry::{InitialRecord, Observer, Summary};
 use tracing::warn;
 
 /// Shows the result of a run: its figures, its main files and what the model has learnt.
@@ -75,9 +76,10 @@ pub(super) fn carry_out_with(
     run: impl FnOnce(&mut dyn Observer) -> Result<Outcome, RunError>,
 ) -> Result<Outcome, Failure> {
     directory.write("run.toml", plan.to_toml())?;
-    let mut recorder = recorder(plan, application.as_ref(), directory, shown)?;
+    let initial = initial(plan, application.as_ref());
+    let mut recorder = recorder(plan, application.as_ref(), directory, shown, initial)?;
     let outcome = run(&mut recorder);
-    finish(directory, plan, application.as_ref(), recorder, outcome)
+    finish(directory, plan, application.as_ref(), recorder, initial, outcome)
 }
 
 /// As [`carry_out`], with checkpoints. If the run continues from one, `progress.jsonl` is rewritten from its contents.
@@ -89,15 +91,15 @@ pub(super) fn carry_out_kept(
     keeper: &mut Keeper,
 ) -> Result<Ending, Failure> {
     directory.write("run.toml", plan.to_toml())?;
-    let mut recorder = recorder(plan, application.as_ref(), directory, shown)?;
+    let initial = initial(plan, application.as_ref());
+    let mut recorder = recorder(plan, application.as_ref(), directory, shown, initial)?;
+    let end = |recorder, outcome| {
+        finish(directory, plan, application.as_ref(), recorder, initial, Ok(outcome)).map(Box::new)
+    };
     match gaia_driver::run_kept(plan, application, &mut recorder, keeper) {
-        Ok(Ending::Finished(outcome)) => {
-            let outcome = finish(directory, plan, application.as_ref(), recorder, Ok(*outcome))?;
-            Ok(Ending::Finished(Box::new(outcome)))
-        }
+        Ok(Ending::Finished(outcome)) => Ok(Ending::Finished(end(recorder, *outcome)?)),
         Ok(Ending::Interrupted { clock, checkpoint, outcome }) => {
-            let outcome =
-                Box::new(finish(directory, plan, application.as_ref(), recorder, Ok(*outcome))?);
+            let outcome = end(recorder, *outcome)?;
             Ok(Ending::Interrupted { clock, checkpoint, outcome })
         }
         Err(error) => {
@@ -112,20 +114,27 @@ fn recorder(
     application: &dyn Application,
     directory: &RunDirectory,
     shown: Shown<'_>,
+    initial: Option<InitialRecord>,
 ) -> Result<Recorder, Failure> {
+    if let Some(page) = shown.page {
+        let summary = gaia_driver::summary_before(plan, application);
+        page.begin(&plan.to_toml(), Summary { initial, ..summary });
+    }
     let title = title(plan, shown);
     let plan = live_plan(plan, application, title);
     let live = match shown.among {
         Some(runs) => Live::among(runs, plan),
         None => Live::new(live_mode(shown.output), plan),
     };
-    Ok(Recorder::new(directory, live)?)
+    Ok(Recorder::new(directory, live.on_page(shown.page.cloned()), initial.as_ref())?)
 }
 
 /// How a run in progress is shown.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) output: &'a OutputFlags,
+    /// The page that is served.
+    pub(super) page: Option<&'a LivePage>,
     /// The runs that go on beside it.
     pub(super) among: Option<&'a RunsView>,
     /// The seed that tells it from other runs.
@@ -135,7 +144,7 @@ pub(super) struct Shown<'a> {
 impl<'a> Shown<'a> {
     /// A run that is the only one.
     pub(super) fn alone(output: &'a OutputFlags) -> Self {
-        Self { output, among: None, seed: None }
+        Self { output, page: None, among: None, seed: None }
     }
 }
 
@@ -162,10 +171,12 @@ fn finish(
     plan: &Plan,
     application: &dyn Application,
     recorder: Recorder,
+    initial: Option<InitialRecord>,
     outcome: Result<Outcome, RunError>,
 ) -> Result<Outcome, Failure> {
     let (progress, unwritten) = recorder.finish();
     let mut outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
+    outcome.summary.initial = initial;
     outcome.summary.trivial = trivial(application, outcome.summary.metric.value);
     let Outcome { summary, progress, highlights, .. } = &outcome;
     directory.write_model(&outcome.model_files(plan))?;

@@ -24,7 +24,7 @@ fn quiet() -> Live {
 /// A whole run as the command line drives it.
 fn record(directory: &RunDirectory, shape: sample::Shape) {
     let (summary, progress) = sample::run(shape);
-    let mut recorder = Recorder::new(directory, quiet()).unwrap();
+    let mut recorder = Recorder::new(directory, quiet(), summary.initial.as_ref()).unwrap();
     for evaluation in &progress {
         recorder.on_progress(evaluation);
     }
@@ -66,7 +66,14 @@ fn a_run_reads_back_as_written() {
     files.sort();
     assert_eq!(
         files,
-        ["convergence.svg", "progress.jsonl", "report.html", "run.toml", "summary.json"]
+        [
+            "convergence.svg",
+            "events.out.tfevents.gaia",
+            "progress.jsonl",
+            "report.html",
+            "run.toml",
+            "summary.json"
+        ]
     );
 }
 

@@ -8,4 +8,5 @@ mod paper;
 mod paper_sample;
 mod sample;
 mod seeds;
+mod tensorboard;
 mod terminal;

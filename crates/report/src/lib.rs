@@ -5,7 +5,8 @@
 //! nowhere else. It shows the quantities that the Gaia paper judges by (Hsieh et al., NSDI 2017): time until
 //! convergence, the traffic on WAN links and its cost.
 //!
-//! The rooms, from the bottom up: `text/`, `directory/`, `comparison`, `seeds/`, `chart/`, `terminal/` and `live/`,
+//! The rooms, from the bottom up: `text/`, `directory/`, `tensorboard/`, `comparison`, `seeds/`, `chart/`, `terminal/` and
+//! `live/`,
 //! `page/`, [`paper`], [`plan`].
 
 #![warn(missing_docs)]
@@ -19,15 +20,18 @@ pub mod paper;
 pub mod plan;
 mod seeds;
 mod slowdown;
+mod tensorboard;
 mod terminal;
 mod text;
 mod verdicts;
 
 pub use comparison::{CompareRow, ComparedRun, Comparison, ComparisonFile, held, held_at_the_end};
-pub use directory::{ProgressLog, ReportError, RunDirectory, RunRecord, to_json};
-pub use live::{DcPlan, Live, LiveMode, LivePlan, Recorder, RunsView, Waiting};
+pub use directory::{EVENTS, ProgressLog, ReportError, RunDirectory, RunRecord, to_json};
+pub use live::{DcPlan, Live, LiveMode, LivePage, LivePlan, Recorder, RunsView, Waiting};
+pub use page::LIVE_SCRIPT;
 pub use seeds::{SeededComparison, SeedsFile, Spread, SpreadRow};
 pub use slowdown::Slowdown;
+pub use tensorboard::EventLog;
 pub use terminal::{
     Paint, TrainedEvaluation, comparison_block, evaluation_block, highlights_block, run_block,
     seeds_block,
@@ -42,7 +46,8 @@ pub mod figures {
 use directory::{COMPARE, COMPARE_PAGE, HIGHLIGHTS, PAGE, PICTURE, RUN_TOML, SUMMARY};
 use gaia_telemetry::{Progress, Summary};
 
-/// Writes every file of a finished run but `progress.jsonl`, which a [`ProgressLog`] writes during the run.
+/// Writes every file of a finished run but `progress.jsonl` and [`EVENTS`], which a [`ProgressLog`] and an [`EventLog`]
+/// write during the run.
 ///
 /// `run_toml` is the resolved settings, `progress` every evaluation. `highlights` is what the application has
 /// learnt, one entry a line; where it is empty, no file of highlights is written.

@@ -109,7 +109,7 @@ impl<'a> Progress<'a> {
 
     /// How the run of a seed is shown.
     fn shown(&self, seed: u64) -> Shown<'_> {
-        Shown { output: self.output, among: self.view.as_ref(), seed: Some(seed) }
+        Shown { among: self.view.as_ref(), seed: Some(seed), ..Shown::alone(self.output) }
     }
 
     /// Says that a run has ended.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::files::{
-    CHECKPOINTS, COMPARE, COMPARE_PAGE, HIGHLIGHTS, NODE_LOGS, NODE_STATES, PAGE, PAPER,
+    CHECKPOINTS, COMPARE, COMPARE_PAGE, EVENTS, HIGHLIGHTS, NODE_LOGS, NODE_STATES, PAGE, PAPER,
     PAPER_PAGE, PROGRESS, RUN_TOML, SUMMARY,
 };
 use super::json::read_json;
@@ -19,6 +19,7 @@ use super::name::{file_name, utc};
 use super::progress::{line_of, read_progress};
 use super::{ProgressLog, ReportError};
 use crate::slowdown::Slowdown;
+use crate::tensorboard::EventLog;
 use gaia_model::{KEPT_MODELS, MODEL, ModelFile};
 use gaia_telemetry::{Progress, Summary};
 
@@ -138,6 +139,15 @@ impl RunDirectory {
     /// [`ReportError::Io`] where it cannot be written.
     pub(crate) fn write_progress(&self, progress: &[Progress]) -> Result<(), ReportError> {
         self.write(PROGRESS, progress.iter().map(line_of).collect::<String>())
+    }
+
+    /// Creates the file that TensorBoard reads, without evaluations. Those of an earlier run are removed. `metric` is the
+    /// name of the held-out metric.
+    ///
+    /// # Errors
+    /// [`ReportError::Io`] where it cannot be created.
+    pub fn event_log(&self, metric: &str) -> Result<EventLog, ReportError> {
+        EventLog::create(&self.path.join(EVENTS), metric)
     }
 
     /// Reads a finished run.

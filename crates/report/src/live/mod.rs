@@ -1,7 +1,7 @@
 //! The view of a run in progress.
 //!
 //! A terminal gets one line for each data center, redrawn in place; anything else gets at most one plain line a
-//! second. The board holds the figures and does the arithmetic; it knows neither terminals nor the time of day.
+//! second, and a page that somebody serves gets every evaluation. The board holds the figures and does the arithmetic; it knows neither terminals nor the time of day.
 
 #![allow(
     clippy::disallowed_types,
@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods, reason = "a terminal describes itself in the environment")]
 
 mod board;
+mod page;
 mod plain;
 mod recorder;
 mod runs;
@@ -20,6 +21,7 @@ use std::io::{self, IsTerminal, Stderr};
 use std::time::{Duration, Instant};
 
 pub use board::{DcPlan, LivePlan};
+pub use page::LivePage;
 pub use recorder::Recorder;
 pub use runs::RunsView;
 pub use waiting::Waiting;
@@ -45,6 +47,8 @@ pub enum LiveMode {
 pub struct Live {
     board: Board,
     face: Face,
+    /// Where the run is shown besides.
+    page: Option<LivePage>,
     /// When something was last shown.
     shown: Option<Instant>,
     /// Whether the last evaluation has not been shown.
@@ -80,13 +84,25 @@ impl Live {
             LiveMode::Lines => Face::Lines(PlainLines::new(io::stderr())),
             LiveMode::Quiet => Face::Quiet,
         };
-        Self { board: Board::new(plan), face, shown: None, unshown: false }
+        Self { board: Board::new(plan), face, page: None, shown: None, unshown: false }
+    }
+
+    /// The same view, which also shows the run on a page.
+    #[must_use]
+    pub fn on_page(mut self, page: Option<LivePage>) -> Self {
+        self.page = page;
+        self
+    }
+
+    /// The name of the held-out metric.
+    pub(super) fn metric(&self) -> &str {
+        &self.board.plan.metric
     }
 
     /// One of several runs that are shown at once.
     pub fn among(runs: &RunsView, plan: LivePlan) -> Self {
         let face = Face::Among(runs.line());
-        Self { board: Board::new(plan), face, shown: None, unshown: false }
+        Self { board: Board::new(plan), face, page: None, shown: None, unshown: false }
     }
 
     /// Ends the view: shows the last evaluation where it has not been shown as a line, or clears the screen.
@@ -104,6 +120,9 @@ impl Live {
 impl Observer for Live {
     fn on_progress(&mut self, progress: &Progress) {
         self.board.on_progress(progress);
+        if let Some(page) = &self.page {
+            page.on_progress(progress);
+        }
         self.unshown = true;
         let due = is_due(self.shown, LINE_EVERY);
         match &mut self.face {

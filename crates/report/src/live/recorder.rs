@@ -2,46 +2,76 @@
 
 use super::Live;
 use crate::directory::{ProgressLog, ReportError, RunDirectory};
-use gaia_telemetry::{ModelSnapshot, Observer, Progress};
+use crate::tensorboard::EventLog;
+use gaia_telemetry::{InitialRecord, ModelSnapshot, Observer, Progress};
 
 /// Observes one run: keeps and logs its evaluations, and shows them.
 pub struct Recorder {
+    initial: Option<InitialRecord>,
     progress: Vec<Progress>,
     log: ProgressLog,
+    events: EventLog,
+    metric: String,
     live: Live,
     /// Where snapshots of the model are written.
     directory: RunDirectory,
-    /// The first write of the log that failed. The run goes on without its log.
+    /// The first write of a log that failed. The run goes on without its logs.
     unlogged: Option<ReportError>,
     /// The first write of a model that failed.
     failed: Option<ReportError>,
 }
 
 impl Recorder {
-    /// A recorder without records, which writes into a directory and shows in `live`.
+    /// A recorder without records, which writes into a directory and shows in `live`. `initial` is the evaluation of the
+    /// initial model, if there is one.
     ///
     /// # Errors
-    /// [`ReportError::Io`] where the log of the progress cannot be created.
-    pub fn new(directory: &RunDirectory, live: Live) -> Result<Self, ReportError> {
+    /// [`ReportError::Io`] where the log of the progress, or that for TensorBoard, cannot be created.
+    pub fn new(
+        directory: &RunDirectory,
+        live: Live,
+        initial: Option<&InitialRecord>,
+    ) -> Result<Self, ReportError> {
         let (progress, log) = (Vec::new(), directory.progress_log()?);
-        let directory = directory.clone();
-        Ok(Self { progress, log, live, directory, unlogged: None, failed: None })
+        let metric = live.metric().to_owned();
+        let (directory, initial) = (directory.clone(), initial.copied());
+        let events = begin_events(&directory, &metric, initial.as_ref())?;
+        let (unlogged, failed) = (None, None);
+        Ok(Self { initial, progress, log, events, metric, live, directory, unlogged, failed })
     }
 
-    /// Ends the live view and returns every evaluation, in order, with the first error of writing a model or the log. A log
-    /// that could not be written during the run is first written again.
+    /// Ends the live view and returns every evaluation, in order, with the first error of writing a model or a log. Logs
+    /// that could not be written during the run are first written again.
     pub fn finish(mut self) -> (Vec<Progress>, Option<ReportError>) {
         self.live.finish();
-        let unlogged =
-            self.unlogged.filter(|_| self.directory.write_progress(&self.progress).is_err());
+        let unlogged = self.unlogged.take().filter(|_| self.write_logs().is_err());
         (self.progress, self.failed.or(unlogged))
     }
+
+    fn write_logs(&self) -> Result<(), ReportError> {
+        self.directory.write_progress(&self.progress)?;
+        let mut events = begin_events(&self.directory, &self.metric, self.initial.as_ref())?;
+        self.progress.iter().try_for_each(|progress| events.append(progress))
+    }
+}
+
+fn begin_events(
+    directory: &RunDirectory,
+    metric: &str,
+    initial: Option<&InitialRecord>,
+) -> Result<EventLog, ReportError> {
+    let mut events = directory.event_log(metric)?;
+    if let Some(initial) = initial {
+        events.begin(initial)?;
+    }
+    Ok(events)
 }
 
 impl Observer for Recorder {
     fn on_progress(&mut self, progress: &Progress) {
         if self.unlogged.is_none() {
-            self.unlogged = self.log.append(progress).err();
+            let logged = self.log.append(progress).and_then(|()| self.events.append(progress));
+            self.unlogged = logged.err();
         }
         self.progress.push(progress.clone());
         self.live.on_progress(progress);

@@ -31,7 +31,7 @@ fn printable(c: char) -> char {
     }
 }
 
-const TEMPLATES: [(&str, &str); 9] = [
+const TEMPLATES: [(&str, &str); 10] = [
     ("run.html", include_str!("templates/run.html")),
     ("waiting.html", include_str!("templates/waiting.html")),
     ("compare.html", include_str!("templates/compare.html")),

@@ -6,7 +6,7 @@ mod real_data;
 
 use std::sync::Arc;
 
-use gaia_core::application::{Application, Evaluation};
+use gaia_core::application::{Application, Breakdown, Evaluation};
 use gaia_core::types::{Clock, Deltas, Model, Seed, TableLayout, TableRows};
 use gaia_ml::apps::{
     AppConfig, ConvolutionalNetworkConfig, DocumentSource, ImageSource, LogisticRegressionConfig,
@@ -245,7 +245,33 @@ fn descend(app: &dyn Application, workers: usize, clocks: u64) -> Evaluation {
             add(&mut model, deltas);
         }
     }
-    app.evaluate(&model).expect("data in memory")
+    let reached = app.evaluate(&model).expect("data in memory");
+    check_breakdown(app, &model, reached.metric);
+    reached
+}
+
+/// The parts of the held-out examples come to the metric over all of them.
+fn check_breakdown(app: &dyn Application, model: &Model, metric: f64) {
+    let found = match app.breakdown(model).expect("data in memory") {
+        None => {
+            assert_eq!(app.metric().name, "perplexity", "documents have no answers");
+            return;
+        }
+        Some(Breakdown::Classes(classes)) => {
+            let all: u64 = classes.counts.iter().flatten().sum();
+            let right: u64 = classes.counts.iter().enumerate().map(|(at, row)| row[at]).sum();
+            let auc = classes.auc.expect("every class has examples");
+            assert!((0.4..=1.0).contains(&auc) && classes.log_loss > 0.0, "{classes:?}");
+            right as f64 / all as f64
+        }
+        Some(Breakdown::Ratings(groups)) => {
+            let all: u64 = groups.iter().map(|group| group.count).sum();
+            let squares: f64 =
+                groups.iter().map(|group| group.rmse * group.rmse * group.count as f64).sum();
+            (squares / all as f64).sqrt()
+        }
+    };
+    assert!((found - metric).abs() < 1e-6 * metric.abs(), "{found} of the parts, {metric} of all");
 }
 
 fn add(model: &mut Model, deltas: &Deltas) {

@@ -129,6 +129,7 @@ fn the_report_of_a_run_under_way_is_served_and_renewed() {
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }
+    assert!(!page.contains("never"), "a run under way may yet meet its target");
     assert!(run.get("/live.js").contains("EventSource"));
     assert!(run.get("/secret").starts_with("HTTP/1.1 404"));
 

@@ -133,6 +133,7 @@ fn summary() -> Summary {
         data_center_clocks: Vec::new(),
         objective: 0.25,
         metric: MetricRecord { name: "rmse".into(), value: 0.5 },
+        breakdown: None,
         initial: Some(InitialRecord { objective: 1.5, metric: 1.25 }),
         trivial: Some(TrivialRecord {
             name: "mean rating".into(),

@@ -5,6 +5,7 @@
 //! Each verb is one function in a file of its own. Nothing here knows how a run is carried out.
 
 mod advice;
+mod breakdown;
 mod certs;
 mod check;
 mod check_data;

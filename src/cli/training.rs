@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::breakdown::breakdown;
 use super::initial::initial;
 use super::trivial::trivial;
 use super::{Failure, LogFormat, OutputFlags, Terminal};
@@ -177,6 +178,8 @@ fn finish(
     let (progress, unwritten) = recorder.finish();
     let mut outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
     outcome.summary.initial = initial;
+    let model = outcome.model.as_ref().filter(|_| !application.layout().has_sparse_tables());
+    outcome.summary.breakdown = model.and_then(|model| breakdown(application, model));
     outcome.summary.trivial = trivial(application, outcome.summary.metric.value);
     let Outcome { summary, progress, highlights, .. } = &outcome;
     directory.write_model(&outcome.model_files(plan))?;

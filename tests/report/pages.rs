@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gaia_report::{Comparison, RunDirectory, write_comparison, write_run};
-use gaia_telemetry::{BlockedSeconds, Progress, Summary};
+use gaia_telemetry::{BlockedSeconds, BreakdownRecord, Progress, RatingRecord, Summary};
 
 use crate::sample::{self, LAN_BSP, RUN_TOML, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
 
@@ -324,6 +324,32 @@ fn pictures_can_be_saved_with_their_figures() {
     let head = "charset=utf-8,curve,simulated%20time,rmse%0A%22asp,%20worst%20copy%22,0,1.78%0A";
     assert!(figures.contains(head), "{figures}");
     assert!(link("who-waited-and-for-whom.csv").contains("virginia,barrier,"));
+}
+
+#[test]
+fn a_page_shows_where_the_model_is_wrong() {
+    let (mut summary, progress) = sample::run(THREE_ASP);
+    summary.breakdown = Some(BreakdownRecord::Classes {
+        names: vec!["cat".into(), "<dog>".into()],
+        counts: vec![vec![90, 10], vec![25, 75]],
+        log_loss: 0.4321,
+        auc: Some(0.9125),
+    });
+    let page = check_run("report-classes", &summary, &progress);
+    let section = between(&page, "Held-out examples by class", "</section>");
+    let taken = "&lt;dog&gt; taken for cat: 25 %";
+    for text in ["Log loss 0.4321, AUC 0.9125.", taken, ">90 %<", ">75 %<"] {
+        assert!(section.contains(text), "{text}: {section}");
+    }
+
+    let group = |rating: f64| RatingRecord { rating, count: 1200, rmse: rating / 4.0, bias: -0.5 };
+    let groups = vec![group(2.0), group(4.0)];
+    summary.breakdown = Some(BreakdownRecord::Ratings { groups });
+    let page = check_run("report-ratings", &summary, &progress);
+    let section = between(&page, "Held-out ratings by value", "</section>");
+    for text in [">1,200<", "width:50.0%", "width:100.0%", ">-0.5000<"] {
+        assert!(section.contains(text), "{text}: {section}");
+    }
 }
 
 #[test]

@@ -277,6 +277,7 @@ fn summary(shape: Shape, last: u64, progress: &[Progress]) -> Summary {
             metric: 1.0424,
             error_removed: 1.0 - end.metric / 1.0424,
         }),
+        breakdown: None,
         wan_bytes: end.wan_bytes,
         machine_cost_usd: 0.0,
         wan_cost_usd: links.iter().map(|link| link.cost_usd).sum(),

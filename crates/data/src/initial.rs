@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use crate::error::DataError;
 use gaia_core::application::{
-    Application, ApplicationError, Attachment, EvaluationSums, Metric, Task, TrivialPredictor,
+    Application, ApplicationError, Attachment, Breakdown, EvaluationSums, Metric, Task,
+    TrivialPredictor,
 };
 use gaia_core::types::{Clock, DcId, Model, ModelLayout, RowSet, Seed};
 use gaia_model::{StateDict, TrainedModel};
@@ -94,6 +95,10 @@ impl Application for Initialized {
 
     fn trivial_predictor(&self) -> Result<Option<TrivialPredictor>, ApplicationError> {
         self.application.trivial_predictor()
+    }
+
+    fn breakdown(&self, model: &Model) -> Result<Option<Breakdown>, ApplicationError> {
+        self.application.breakdown(model)
     }
 
     fn metric(&self) -> Metric {

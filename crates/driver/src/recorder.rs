@@ -244,6 +244,7 @@ impl RunRecorder {
             metric: MetricRecord { name: application.metric().name.into(), value: run.metric },
             initial: None,
             trivial: None,
+            breakdown: None,
             at_home: self.at_home(results),
             wan_bytes: link_counters.iter().map(|link| link.bytes).sum(),
             wan_cost_usd: links.iter().fold(0.0, |sum, link| sum + link.cost_usd),

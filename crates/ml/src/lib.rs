@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod apps;
+mod breakdown;
 pub mod columns;
 pub mod config;
 pub mod declared;

@@ -15,10 +15,10 @@ mod watched;
 pub use meters::{MirrorMeter, NodeMeter};
 pub use records::finite_or_null;
 pub use records::{
-    BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, EvaluatedOn,
-    GuardRecord, HomeEvaluation, InitialRecord, LinkRecord, MembershipChange, MembershipRecord,
-    MetricRecord, ModelSnapshot, Observer, PartedRecord, Progress, Summary, TrivialRecord,
-    Unobserved, WaitedRecord,
+    BlockedSeconds, BrakeRecord, BreakdownRecord, BrokenLink, ConservationRecord, DcProgress,
+    EvaluatedOn, GuardRecord, HomeEvaluation, InitialRecord, LinkRecord, MembershipChange,
+    MembershipRecord, MetricRecord, ModelSnapshot, Observer, PartedRecord, Progress, RatingRecord,
+    Summary, TrivialRecord, Unobserved, WaitedRecord,
 };
 pub use watched::Telemetry;
 

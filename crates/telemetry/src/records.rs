@@ -278,6 +278,44 @@ pub struct InitialRecord {
     pub metric: f64,
 }
 
+/// Where the final model is right and where it is wrong, over the held-out examples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum BreakdownRecord {
+    /// Of examples with classes.
+    Classes {
+        /// The names of the classes.
+        names: Vec<String>,
+        /// For each class, how many of its examples the model gives each class. Empty where there are too many classes.
+        counts: Vec<Vec<u64>>,
+        /// The mean of −ln of the probability of an example's class.
+        #[serde(with = "finite_or_null")]
+        log_loss: f64,
+        /// The area under the ROC curve: of the second of two classes, or the mean over more. `None` where it has no meaning.
+        auc: Option<f64>,
+    },
+    /// Of ratings.
+    Ratings {
+        /// Groups of ratings, from the lowest to the highest.
+        groups: Vec<RatingRecord>,
+    },
+}
+
+/// The error of predictions for ratings around one value.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RatingRecord {
+    /// The middle of the ratings.
+    pub rating: f64,
+    /// How many held-out ratings there are.
+    pub count: u64,
+    /// The root mean square error.
+    #[serde(with = "finite_or_null")]
+    pub rmse: f64,
+    /// The mean of prediction minus rating.
+    #[serde(with = "finite_or_null")]
+    pub bias: f64,
+}
+
 /// The results of a run: `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -358,6 +396,10 @@ pub struct Summary {
     /// the process that writes this has not all data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trivial: Option<TrivialRecord>,
+    /// Where the model is right and where it is wrong. Left out where the application has no such view, and where the process
+    /// that writes this has not all data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breakdown: Option<BreakdownRecord>,
     /// The evaluation of each data center's copy on its own data, in the order of the topology. Empty where copies were
     /// evaluated on all data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

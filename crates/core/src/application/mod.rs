@@ -2,6 +2,7 @@
 
 mod application_error;
 mod attachment;
+mod breakdown;
 mod evaluation;
 mod names;
 
@@ -16,6 +17,7 @@ use crate::types::{
 
 pub use application_error::ApplicationError;
 pub use attachment::Attachment;
+pub use breakdown::{Breakdown, Classes, RatingError};
 pub use evaluation::{
     Aggregation, Direction, Evaluation, EvaluationSums, Metric, TrivialPredictor, WeightedSum,
 };
@@ -135,6 +137,15 @@ pub trait Application: Send + Sync {
     /// differ from those of tables. The default is nothing.
     fn attachments(&self) -> BTreeMap<String, Attachment> {
         BTreeMap::new()
+    }
+
+    /// Where the final model is right and where it is wrong, over the held-out examples of all workers. The default is none,
+    /// for applications that have no such view and processes that do not have all examples.
+    ///
+    /// # Errors
+    /// As [`Self::sums`].
+    fn breakdown(&self, _model: &Model) -> Result<Option<Breakdown>, ApplicationError> {
+        Ok(None)
     }
 
     /// Lines that show what the model has learnt, the most informative first. The default is none: the figures of the

@@ -64,8 +64,11 @@ pub struct Events(watch::Receiver<u64>);
 /// A body of text, or of events that are written as they come.
 enum Sent {
     Text(Option<Bytes>),
-    Events(Pin<Box<dyn Future<Output = Option<(u64, Events)>> + Send>>),
+    Events(Pin<Box<NextEvent>>),
 }
+
+/// The next version and what comes after it.
+type NextEvent = dyn Future<Output = Option<(u64, Events)>> + Send;
 
 /// Serves an address until the process ends. Returns the bound address, because port 0 is any free one.
 ///

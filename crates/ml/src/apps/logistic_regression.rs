@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::example_names::example_names;
 use super::visits::{Batch, Visits};
 use crate::ConfigError;
+use crate::breakdown::of_classes;
 use crate::columns::{DataSource, SparseColumns, ending};
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
 use crate::declared::DeclaredExamples;
@@ -24,8 +25,8 @@ use crate::kernels::vector::softplus;
 use crate::pieces::sum;
 use crate::trivial::class_frequencies;
 use gaia_core::application::{
-    Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
-    Names, Task, TrivialPredictor, Work,
+    Aggregation, Application, ApplicationError, Attachment, Breakdown, Direction, EvaluationSums,
+    Metric, Names, Task, TrivialPredictor, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -196,6 +197,25 @@ impl Application for LogisticRegression {
     fn trivial_predictor(&self) -> Result<Option<TrivialPredictor>, ApplicationError> {
         let class = |examples: &SparseExamples, at: usize| usize::from(examples.labels[at] > 0.0);
         class_frequencies(&self.shared.examples, 2, class)
+    }
+
+    fn breakdown(&self, model: &Model) -> Result<Option<Breakdown>, ApplicationError> {
+        let examples = &self.shared.examples;
+        if !examples.is_whole() {
+            return Ok(None);
+        }
+        let class = |examples: &SparseExamples, at: usize| usize::from(examples.labels[at] > 0.0);
+        let probabilities = |examples: &SparseExamples, positions: &[u32]| {
+            let of_example = |at: &u32| {
+                let (columns, values) = examples.example(*at as usize);
+                let margin = margin(model, columns, values);
+                // Each from its own side: the larger would hide the smaller.
+                [margin, -margin].map(|margin| 1.0 / (1.0 + margin.exp()))
+            };
+            positions.iter().flat_map(of_example).collect()
+        };
+        let pieces = examples.test_pieces(0..examples.workers(), EVALUATION_CHUNK);
+        of_classes(&pieces, (2, self.class_names()), class, probabilities)
     }
 
     fn metric(&self) -> Metric {

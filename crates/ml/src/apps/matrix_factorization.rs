@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::visits::{Batch, Visits};
 use crate::ConfigError;
+use crate::breakdown::of_ratings;
 use crate::columns::{DataSource, RatingColumns, ending, named};
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
 use crate::declared::DeclaredRatings;
@@ -29,8 +30,8 @@ use crate::kernels::factorization::{Rating, descend, predict};
 use crate::kernels::vector::square_norm;
 use crate::pieces::sum;
 use gaia_core::application::{
-    Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
-    Names, Task, TrivialPredictor, Work,
+    Aggregation, Application, ApplicationError, Attachment, Breakdown, Direction, EvaluationSums,
+    Metric, Names, Task, TrivialPredictor, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -290,6 +291,23 @@ impl Application for MatrixFactorization {
         }
         let evaluation = self.evaluate(&Model::zeros(self.shared.layout.clone()))?;
         Ok(Some(TrivialPredictor { name: "mean rating".into(), evaluation }))
+    }
+
+    fn breakdown(&self, model: &Model) -> Result<Option<Breakdown>, ApplicationError> {
+        let Shared { ratings, .. } = &*self.shared;
+        if !ratings.is_whole() || ratings.test_total > RATINGS_MAX {
+            return Ok(None);
+        }
+        let mut predicted = Vec::new();
+        for piece in ratings.test_pieces(0..ratings.workers(), EVALUATION_CHUNK) {
+            piece.visit(|test, positions| {
+                predicted.extend(positions.iter().map(|&at| {
+                    let prediction = self.shared.prediction(model, test, at as usize);
+                    (f64::from(test.value[at as usize]), f64::from(prediction))
+                }));
+            })?;
+        }
+        Ok(of_ratings(&predicted))
     }
 
     fn metric(&self) -> Metric {
@@ -552,6 +570,8 @@ const ITEMS: TableId = TableId(1);
 
 /// Ratings whose errors are summed as one.
 const EVALUATION_CHUNK: usize = 1 << 14;
+/// Held-out ratings that are looked at one by one.
+const RATINGS_MAX: usize = 1 << 26;
 
 /// Two for the prediction, eight for moving both rows.
 const FLOPS_PER_FACTOR: f64 = 10.0;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::example_names::example_names;
 use super::sampled::Sampled;
 use super::visits::{Batch, Visits};
+use crate::breakdown::of_classes;
 use crate::columns::{DataSource, DenseColumns, ending, named};
 use crate::config::{ConfigError, RateDecay, above_zero, count, within};
 use crate::declared::DeclaredExamples;
@@ -26,8 +27,8 @@ use crate::layers::{Activations, Score, Stack};
 use crate::pieces::Piece;
 use crate::trivial::class_frequencies;
 use gaia_core::application::{
-    Aggregation, Application, ApplicationError, Attachment, Direction, EvaluationSums, Metric,
-    Names, Task, TrivialPredictor, WeightedSum, Work,
+    Aggregation, Application, ApplicationError, Attachment, Breakdown, Direction, EvaluationSums,
+    Metric, Names, Task, TrivialPredictor, WeightedSum, Work,
 };
 use gaia_core::types::{
     Clock, Content, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
@@ -207,6 +208,20 @@ impl Application for Network {
         class_frequencies(examples, examples.train.classes, class)
     }
 
+    fn breakdown(&self, model: &Model) -> Result<Option<Breakdown>, ApplicationError> {
+        let Shared { examples, stack, .. } = &*self.shared;
+        if !examples.is_whole() {
+            return Ok(None);
+        }
+        let class = |examples: &DenseExamples, at: usize| examples.labels[at] as usize;
+        let probabilities = |examples: &DenseExamples, positions: &[u32]| {
+            stack.probabilities(model, examples, positions)
+        };
+        let pieces = examples.test_pieces(0..examples.workers(), usize::MAX);
+        let classes = (examples.train.classes, self.class_names());
+        of_classes(&pieces, classes, class, probabilities)
+    }
+
     fn metric(&self) -> Metric {
         let (aggregation, direction) = (Aggregation::Mean, Direction::Higher);
         Metric { name: "accuracy".into(), aggregation, direction }
@@ -251,7 +266,8 @@ impl Network {
 
     /// The probability of each class for each of some examples: examples × classes.
     pub fn probabilities(&self, model: &Model, examples: &DenseExamples) -> Vec<f32> {
-        self.shared.stack.probabilities(model, examples)
+        let all: Vec<u32> = (0..examples.len() as u32).collect();
+        self.shared.stack.probabilities(model, examples, &all)
     }
 }
 

@@ -227,10 +227,9 @@ impl Stack {
     }
 
     /// The probability of each class for each of some examples: examples × classes.
-    pub fn probabilities(&self, model: &Model, data: &DenseExamples) -> Vec<f32> {
-        let all: Vec<u32> = (0..data.len() as u32).collect();
+    pub fn probabilities(&self, model: &Model, data: &DenseExamples, examples: &[u32]) -> Vec<f32> {
         let batch = (ROOM_VALUES / self.room()).clamp(1, SCORED_TOGETHER);
-        let probabilities: Vec<Vec<f32>> = all
+        let probabilities: Vec<Vec<f32>> = examples
             .par_chunks(batch)
             .map_init(Activations::default, |activations, batch| {
                 self.forward(model, data, batch, activations);

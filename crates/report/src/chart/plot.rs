@@ -308,24 +308,27 @@ impl Plot {
 
     /// Marks that would hide each other stand apart, each with a line to its point.
     fn draw_marks(&self, svg: &mut Svg, frame: &Frame) {
-        let marks = self.curves.iter().flat_map(|curve| {
-            curve.marked.iter().filter_map(move |point| Some((curve, *point, frame.place(*point)?)))
-        });
-        let marks: Vec<(&Curve, (f64, f64), (f64, f64))> = marks.collect();
-        let points: Vec<(f64, f64)> = marks.iter().map(|(_, _, place)| *place).collect();
-        let apart = places::apart(&points, frame.height);
+        let (mut marks, mut points) = (Vec::new(), Vec::new());
+        for curve in &self.curves {
+            for point in &curve.marked {
+                if let Some(place) = frame.place(*point) {
+                    marks.push((curve, *point));
+                    points.push(place);
+                }
+            }
+        }
 
-        for ((curve, (x, value), point), place) in marks.iter().zip(apart).rev() {
+        let apart = places::apart(&points, frame.height);
+        for (((curve, (x, value)), point), place) in marks.iter().zip(points).zip(apart).rev() {
             let class = format!("gc-{}", curve.colour);
             svg.group("g", &[("class", &class)], |svg| {
-                if *point != place {
-                    let [from, to] = [*point, place].map(|(x, y)| {
+                svg.text("title", &[], &values::title(&curve.label, *value, *x, self.x));
+                if point != place {
+                    let [from, to] = [point, place].map(|(x, y)| {
                         format!("{} {}", pixels(frame.left + x), pixels(frame.top + y))
                     });
                     svg.empty("path", &[("class", &"gc-leader"), ("d", &format!("M{from}L{to}"))]);
                 }
-                let title = values::title(&curve.label, *value, *x, self.x);
-                svg.text("title", &[], &title);
                 mark(svg, curve.colour, frame.left + place.0, frame.top + place.1);
             });
         }
@@ -398,7 +401,7 @@ impl Frame {
     /// Pixels from the frame's upper left corner.
     fn place(&self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
         // An axis of ratios has no place for zero, where every curve begins: that is its left end.
-        let x = self.x.place(x).or((x == 0.0).then_some(0.0))?;
+        let x = self.x.place(x).or_else(|| (x == 0.0).then_some(0.0))?;
         let y = self.y.place(y)?;
         Some((x * self.width, (1.0 - y.clamp(-20.0, 20.0)) * self.height))
     }

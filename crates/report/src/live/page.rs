@@ -4,6 +4,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::page::{live_page, waiting_page};
+use crate::text::phrases::UNDER_WAY;
 use gaia_telemetry::{BlockedSeconds, DcProgress, LinkRecord, Progress, Summary};
 
 /// A page that shows the run of the moment. Its copies show the same.
@@ -41,6 +42,7 @@ impl LivePage {
     /// Shows a run that begins, in place of the one before it. `about` has what is known of it beforehand; its figures are
     /// those of no evaluation.
     pub fn begin(&self, run_toml: &str, about: Summary) {
+        let about = Summary { stopped_by: UNDER_WAY.into(), ..about };
         let begun = Some((run_toml.into(), about));
         *lock(&self.arrived) = Arrived { begun, progress: Vec::new() };
         (self.on_change)();

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::parts::{
-    BlockedBar, CauseKey, Heats, LinkTable, Picture, Pictures, heat, run_pictures, timeline,
+    BlockedBar, BreakdownView, CauseKey, Heats, LinkTable, Picture, Pictures, heat, run_pictures,
+    timeline,
 };
 use super::template::render;
 use crate::text::numbers;
@@ -20,6 +21,7 @@ struct RunView<'a> {
     scale: String,
     headlines: Vec<Figure>,
     pictures: Pictures,
+    breakdown: Option<BreakdownView>,
     learnt: Learnt<'a>,
     blocked: BlockedBar,
     timeline: Option<Picture>,
@@ -105,6 +107,7 @@ fn page(
             scale: phrases::wan_bandwidth_scale(summary),
             headlines,
             pictures: run_pictures(summary, progress),
+            breakdown: summary.breakdown.as_ref().map(BreakdownView::new),
             learnt: Learnt::new(highlights),
             blocked: BlockedBar::new("", blocked, blocked.total()),
             timeline: timeline(summary, progress),

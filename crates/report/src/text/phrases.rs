@@ -73,10 +73,17 @@ pub(crate) fn trivial(trivial: &TrivialRecord, metric: &str) -> String {
     )
 }
 
-/// The run's time until it met its target, or `never`.
+/// The run's time until it met its target, or `never`. Empty of a run that is [`UNDER_WAY`].
 pub(crate) fn time_to_target(summary: &Summary) -> String {
-    summary.time_to_target_s.map_or_else(|| "never".into(), numbers::seconds)
+    match summary.time_to_target_s {
+        Some(time_s) => numbers::seconds(time_s),
+        None if summary.stopped_by == UNDER_WAY => String::new(),
+        None => "never".into(),
+    }
 }
+
+/// What a run has been stopped by that goes on.
+pub(crate) const UNDER_WAY: &str = "nothing yet";
 
 /// The same in a column with other runs, of which one took `longest` seconds.
 pub(crate) fn time_to_target_among(summary: &Summary, longest: f64) -> String {

@@ -4,6 +4,7 @@
 
 mod against_bsp;
 mod blocked;
+mod breakdown;
 mod colour;
 mod download;
 mod heat;
@@ -16,6 +17,7 @@ mod timeline;
 
 pub(super) use against_bsp::{AgainstBsp, against_bsp};
 pub(crate) use blocked::{BlockedBar, CauseKey};
+pub(super) use breakdown::BreakdownView;
 pub(crate) use colour::colour;
 pub(super) use heat::{Heats, heat, shared_heats};
 pub(super) use links::LinkTable;

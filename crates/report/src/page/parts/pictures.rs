@@ -184,7 +184,10 @@ fn metric(runs: &[Traced<'_>]) -> String {
 fn described(runs: &[Traced<'_>]) -> String {
     let runs: Vec<String> = runs
         .iter()
-        .map(|run| format!("{} reaches the target in {}", run.label, time_to_target(run.summary)))
+        .map(|run| match time_to_target(run.summary).as_str() {
+            "" => run.label.clone(),
+            time => format!("{} reaches the target in {time}", run.label),
+        })
         .collect();
     runs.join(", ").replace("the target in never", "no target")
 }

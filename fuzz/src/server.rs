@@ -105,6 +105,7 @@ impl Node {
             blocks: Blocks::equal(3),
             drain: DrainMethod::Mean,
             inactive: BTreeSet::new(),
+            deltas_are_shares: false,
             plan_hash: 7,
         };
         let server = Server::new(config, &initial);

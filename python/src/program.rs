@@ -357,6 +357,10 @@ impl Application for Program {
         self.model.settings.momentum
     }
 
+    fn deltas_are_shares(&self) -> bool {
+        self.model.deltas_are_shares()
+    }
+
     fn describe(&self) -> String {
         let script = self.starter.script.as_ref().and_then(|script| script.file_name());
         let script =

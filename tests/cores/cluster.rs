@@ -44,6 +44,7 @@ pub struct Setup {
     pub rtt: Duration,
     /// The application's.
     pub momentum: f64,
+    pub deltas_are_shares: bool,
     /// Who sends to whom; everyone to everyone where empty.
     pub cliques: Vec<Vec<u16>>,
     /// Who has yet to join.
@@ -97,6 +98,7 @@ impl Setup {
             bandwidth: Bandwidth::from_mbit(100.0),
             rtt: Duration::from_millis(100),
             momentum: 0.0,
+            deltas_are_shares: false,
             cliques: Vec::new(),
             inactive: BTreeSet::new(),
         }
@@ -147,6 +149,7 @@ impl Setup {
             route: self.route.clone(),
             blocks: self.blocks(),
             drain: self.drain,
+            deltas_are_shares: self.deltas_are_shares,
             inactive: self.inactive.clone(),
             plan_hash: 7,
         };

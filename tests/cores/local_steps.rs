@@ -128,6 +128,27 @@ fn the_mean_counts_own_changes_as_often_as_there_are_workers_who_change_the_para
     assert_eq!(seen(&cluster, 2), [-6.0, 8.0, 2.0]);
 }
 
+/// Of scripts, whose copies are to move by their own steps, no worker is counted.
+#[test]
+fn a_copy_moves_by_the_whole_steps_of_its_workers_where_deltas_are_shares() {
+    let config = LocalStepsConfig {
+        combine: Combine::Mean,
+        overlap: Overlap::Clocks(0),
+        ..local_steps(2, ValueFormat::F32)
+    };
+    let remote = RemoteSync::LocalSteps(config);
+    let mut cluster = Cluster::new(&Setup { deltas_are_shares: true, ..Setup::new(remote) });
+    for _ in 0..3 {
+        let before = cluster.servers[0].values()[4];
+        assert!(cluster.step(0, &[(4, 1.0)]));
+        assert_eq!(cluster.servers[0].values()[4], before + 3.0);
+        (1..3).for_each(|dc| assert!(cluster.step(dc, &[])));
+        (0..3).for_each(|dc| assert!(cluster.step(dc, &[])));
+        cluster.settle();
+        assert_eq!(cluster.servers[0].values()[4], before + 1.0);
+    }
+}
+
 /// `v ← v/2 + g`, and the step is `(g + v/2)/2`.
 #[test]
 fn nesterovs_momentum_goes_on_where_the_changes_point() {

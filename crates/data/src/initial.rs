@@ -117,6 +117,10 @@ impl Application for Initialized {
         self.application.deltas_are_counts()
     }
 
+    fn deltas_are_shares(&self) -> bool {
+        self.application.deltas_are_shares()
+    }
+
     fn clocks_per_pass(&self) -> u64 {
         self.application.clocks_per_pass()
     }

@@ -78,6 +78,10 @@ impl Application for ScriptElsewhere {
         self.model.settings.momentum
     }
 
+    fn deltas_are_shares(&self) -> bool {
+        self.model.deltas_are_shares()
+    }
+
     fn describe(&self) -> String {
         let (parameters, tensors) = (self.layout.parameters(), self.model.tensors.len());
         format!("{}, {parameters} parameters in {tensors} tensors", self.name)

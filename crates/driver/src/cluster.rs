@@ -107,6 +107,7 @@ impl<'p> Blueprint<'p> {
             }
         }
         agreed += &format!("momentum {}\n", self.application.momentum());
+        agreed += &format!("shares {}\n", self.application.deltas_are_shares());
         if self.compares_values() {
             agreed += &format!("{:016x}", digest(&self.initial().values));
         }
@@ -152,6 +153,7 @@ impl<'p> Blueprint<'p> {
             route: self.route.clone(),
             blocks: self.blocks.clone(),
             drain: plan.drain.method,
+            deltas_are_shares: self.application.deltas_are_shares(),
             inactive: plan.late(),
             plan_hash: self.plan_hash,
         };
@@ -368,6 +370,7 @@ mod tests {
         layout: Arc<ModelLayout>,
         value: f32,
         momentum: f64,
+        deltas_are_shares: bool,
     }
 
     impl Application for Given {
@@ -400,6 +403,10 @@ mod tests {
         fn momentum(&self) -> f64 {
             self.momentum
         }
+
+        fn deltas_are_shares(&self) -> bool {
+            self.deltas_are_shares
+        }
     }
 
     #[test]
@@ -407,13 +414,15 @@ mod tests {
         let text = RUN.replace("kind = \"matrix-factorization\"", "kind = \"external\"");
         let text = text.replace("data.synthetic", "settings");
         let plan = RunFile::from_text("r", &text, &[]).unwrap().plan().unwrap();
-        let hash = |rows, shape: &[usize], value, momentum| {
+        let hash_of = |rows, shape: &[usize], value, momentum, deltas_are_shares| {
             let table = TableLayout { name: "w".into(), rows, width: 2 };
             let layout = ModelLayout::new(vec![table]).with_shapes(vec![shape.into()]);
             let given: Arc<dyn Application> =
-                Arc::new(Given { layout: Arc::new(layout), value, momentum });
+                Arc::new(Given { layout: Arc::new(layout), value, momentum, deltas_are_shares });
             Blueprint::new(&plan, &given).plan_hash
         };
+        let hash =
+            |rows, shape: &[usize], value, momentum| hash_of(rows, shape, value, momentum, false);
 
         let large = COMPARED_PARAMETERS_MAX;
         assert_eq!(hash(large, &[large, 2], 0.5, 0.0), hash(large, &[large, 2], 0.5, 0.0));
@@ -422,5 +431,6 @@ mod tests {
         for other in [hash(3, &[3, 1, 2], 0.5, 0.0), hash(3, &[3, 2], 0.5, 0.9)] {
             assert_ne!(own, other);
         }
+        assert_ne!(own, hash_of(3, &[3, 2], 0.5, 0.0, true));
     }
 }

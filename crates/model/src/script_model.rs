@@ -101,6 +101,12 @@ impl ScriptModel {
         }
     }
 
+    /// Whether each worker's deltas are its own step of the whole model, divided by the number of all workers. Of a sparse
+    /// table a worker changes its own rows.
+    pub fn deltas_are_shares(&self) -> bool {
+        self.settings.average && self.tensors.iter().all(|tensor| tensor.sparse.is_none())
+    }
+
     /// The tables of the tensors.
     pub fn layout(&self) -> Arc<ModelLayout> {
         tensor_layout(&self.tensors, self.settings.sharded)

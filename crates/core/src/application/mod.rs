@@ -107,6 +107,13 @@ pub trait Application: Send + Sync {
         false
     }
 
+    /// Whether the deltas of each worker are its own step of the whole model, divided by the number of all workers. Local
+    /// steps whose rounds agree on a mean then let a copy move by the whole steps of its own workers, as in local SGD. The
+    /// default is `false`: a copy moves by what all workers that change a parameter would change, and homes count these.
+    fn deltas_are_shares(&self) -> bool {
+        false
+    }
+
     /// Clocks in one pass over a worker's data, at least 1. A threshold that decays with passes uses it. The default is
     /// 1: each iteration visits all of a worker's data.
     fn clocks_per_pass(&self) -> u64 {

@@ -45,6 +45,9 @@ pub struct ServerConfig {
     pub blocks: Blocks,
     /// How copies become equal at the end of the run.
     pub drain: DrainMethod,
+    /// Whether deltas are shares of workers' own steps
+    /// ([`Application::deltas_are_shares`](crate::application::Application::deltas_are_shares)).
+    pub deltas_are_shares: bool,
     /// Data centers that have not joined. Empty unless the model is TAP or ASP.
     pub inactive: BTreeSet<DcId>,
     /// A hash of the resolved plan, which all data centers must share.

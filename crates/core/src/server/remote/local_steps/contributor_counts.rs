@@ -5,6 +5,9 @@
 //! changes as if all workers had made them needs a factor between 1 and the number of data centers, and training with a
 //! wrong factor diverges. So homes count the workers. They send the counts each time the number of rounds has doubled,
 //! if the counts have changed.
+//!
+//! Where deltas are shares of workers' own steps, nothing is counted: a copy moves by the steps of its own workers, as in
+//! local SGD, and the factor is that of a parameter that all workers change.
 
 use std::ops::Range;
 
@@ -32,7 +35,9 @@ pub(super) struct ContributorCounts {
 pub(super) struct Factors {
     own_workers: f32,
     all_workers: f32,
-    /// Empty if all are 1.
+    /// The factor of all parameters, if they are not counted.
+    common: f32,
+    /// Empty if they are not counted.
     factors: Vec<f32>,
 }
 
@@ -90,17 +95,24 @@ persist! {
 
 impl Factors {
     pub(super) fn new(combine: Combine, config: &ServerConfig, parameters: usize) -> Self {
-        let factors = match combine {
-            Combine::Sum => Vec::new(),
-            Combine::Mean => vec![1.0; parameters],
+        let (own_workers, all_workers) =
+            (config.workers as f32, config.all_workers.iter().sum::<usize>() as f32);
+        let (common, factors) = match combine {
+            Combine::Sum => (1.0, Vec::new()),
+            Combine::Mean if config.deltas_are_shares => (all_workers / own_workers, Vec::new()),
+            Combine::Mean => (1.0, vec![1.0; parameters]),
         };
-        let all_workers = config.all_workers.iter().sum::<usize>() as f32;
-        Self { own_workers: config.workers as f32, all_workers, factors }
+        Self { own_workers, all_workers, common, factors }
     }
 
     /// Scales a change in the copy: adds the change times its factor minus 1 to values that include the change once.
     pub(super) fn on_change(&self, place: Range<usize>, change: &[f32], values: &mut [f32]) {
         if self.factors.is_empty() {
+            if self.common != 1.0 {
+                for (value, change) in values.iter_mut().zip(change) {
+                    *value += (self.common - 1.0) * change;
+                }
+            }
             return;
         }
         for ((value, change), factor) in values.iter_mut().zip(change).zip(&self.factors[place]) {
@@ -118,13 +130,13 @@ impl Factors {
     }
 
     pub(super) fn of(&self, place: usize) -> f32 {
-        self.factors.get(place).copied().unwrap_or(1.0)
+        self.factors.get(place).copied().unwrap_or(self.common)
     }
 }
 
 persist! {
     impl Persist<()> for Factors {
-        fn walk(Self { own_workers: _, all_workers: _, factors }, walk, ()) {
+        fn walk(Self { own_workers: _, all_workers: _, common: _, factors }, walk, ()) {
             walk.tensor("factors", Content::Optimizer, factors)
         }
     }

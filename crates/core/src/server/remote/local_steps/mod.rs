@@ -75,7 +75,9 @@ pub(super) struct LocalSteps {
     tables: Vec<Vec<Vec<TablePart>>>,
     /// The factors of own changes in the copy.
     factors: Factors,
-    /// The workers that change the home blocks, by fragment. Empty if factors are 1.
+    /// Whether rounds add up changes, and agree on no mean.
+    adds_up: bool,
+    /// The workers that change the home blocks, by fragment. Empty if they are not counted.
     contributors: Vec<ContributorCounts>,
     agreed: Vec<f32>,
     /// The changes of this data center's workers that no round includes.
@@ -126,9 +128,10 @@ impl LocalSteps {
         let counts = |fragment| {
             ContributorCounts::new(&config.all_workers, rounds.block(fragment, dc).len())
         };
-        let contributors = match local_steps.combine {
-            Combine::Sum => Vec::new(),
-            Combine::Mean => (0..fragments).map(counts).collect(),
+        let adds_up = local_steps.combine == Combine::Sum;
+        let contributors = match adds_up || config.deltas_are_shares {
+            true => Vec::new(),
+            false => (0..fragments).map(counts).collect(),
         };
 
         let homes = (0..data_centers as u16).map(DcId);
@@ -152,6 +155,7 @@ impl LocalSteps {
             pace: Pace::new(local_steps, fragments),
             format: local_steps.values,
             factors: Factors::new(local_steps.combine, config, parameters),
+            adds_up,
             contributors,
             agreed: store.values().to_vec(),
             own: vec![0.0; parameters],
@@ -253,7 +257,7 @@ impl RemoteModel for LocalSteps {
             BulkKind::Changed if self.tells_what_it_changes() => {
                 self.on_changed(from, header.clock, changes)?;
             }
-            BulkKind::Workers if !self.adds_up() => {
+            BulkKind::Workers if self.counts_workers() => {
                 self.check_from_home(from, header.clock, changes)?;
                 self.factors.on_workers(changes);
             }
@@ -375,6 +379,7 @@ persist! {
                 pace,
                 format: _,
                 tables: _,
+                adds_up: _,
                 factors,
                 contributors,
                 agreed,
@@ -499,12 +504,12 @@ impl LocalSteps {
 
     /// Whether homes must be told which parameters this data center changes, since sparse parts do not show it.
     fn tells_what_it_changes(&self) -> bool {
-        self.error_feedback.is_some() && !self.adds_up()
+        self.error_feedback.is_some() && self.counts_workers()
     }
 
-    /// Whether rounds add up changes, and agree on no mean.
-    fn adds_up(&self) -> bool {
-        self.contributors.is_empty()
+    /// Whether homes count the workers that change each parameter.
+    fn counts_workers(&self) -> bool {
+        !self.contributors.is_empty()
     }
 
     /// Tells a home which parameters of its block this data center has changed for the first time.
@@ -806,13 +811,13 @@ impl LocalSteps {
     fn with_owed(&self, copy: &[f32]) -> Vec<f32> {
         let mut values = copy.to_vec();
         let copies = self.rounds.data_centers as f32;
-        for part in self.quorum.iter().filter(|_| self.adds_up()).flat_map(Quorum::uncounted) {
+        for part in self.quorum.iter().filter(|_| self.adds_up).flat_map(Quorum::uncounted) {
             // The copy has it once.
             let more =
                 |index: usize, change| add_change(&mut values[index], (copies - 1.0) * change);
             part.changes().for_each(more);
         }
-        if let Some(error_feedback) = self.error_feedback.as_ref().filter(|_| self.adds_up()) {
+        if let Some(error_feedback) = self.error_feedback.as_ref().filter(|_| self.adds_up) {
             for (value, owed) in values.iter_mut().zip(error_feedback.owed()) {
                 add_change(value, copies * owed);
             }

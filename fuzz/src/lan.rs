@@ -57,6 +57,7 @@ fn seeds() -> Vec<Seed> {
         deltas: ShardDeltas::split(all, &layouts).remove(1),
         probed: vec![probed],
         learning_rate_factor: Some(0.5),
+        keeps: false,
     };
     let waited = (WaitReason::Announced { from: DcId(1), row: 7 }, Duration::from_millis(20));
     let copy = vec![1.0; layout.parameters()];
@@ -66,6 +67,8 @@ fn seeds() -> Vec<Seed> {
         values: vec![0.5; ASKED].into(),
         held: vec![waited],
         probes: vec![probe],
+        keeps: false,
+        stretch: None,
     };
     let from_worker =
         |message| [&[FROM_WORKER][..], &encode_worker_message(message, &layout)].concat();

@@ -161,7 +161,13 @@ impl Node {
             let deltas = ShardDeltas::split(deltas, std::slice::from_ref(&self.layout)).remove(0);
             self.asked = false;
             self.clock = clock.next();
-            WorkerMessage::Update { clock, deltas, probed, learning_rate_factor: None }
+            WorkerMessage::Update {
+                clock,
+                deltas,
+                probed,
+                learning_rate_factor: None,
+                keeps: false,
+            }
         } else if !self.asked && !self.draining {
             self.asked = true;
             let all = RowSet { tables: vec![TableRows::All] };

@@ -86,6 +86,8 @@ class Run:
         self._steps = 0
         self._examples = 0
         self._over = False
+        #: How many loops over batches the script is in.
+        self._loops = 0
         #: Where the end of a clock finds the rows that the next one needs. ``None``: it needs all.
         self._ahead: Ahead[Any] | None = None
         #: Whether the clock has ended, and ends for the run once it is known which rows the next one needs.
@@ -163,11 +165,19 @@ class Run:
             self._exchange(None)
         if self._over:
             return
-        for batch in batches:
-            self._examples += _examples_of(batch)
-            yield batch
-            if self._over:
-                return
+        began = False
+        self._loops += 1
+        try:
+            for batch in batches:
+                began = True
+                self._examples += _examples_of(batch)
+                yield batch
+                if self._over:
+                    return
+        finally:
+            self._loops -= 1
+            if began and self._worker is not None and not self._over:
+                self._worker.exchange.left()
 
     def end(self) -> None:
         """Ends the run for all workers, and waits until it is over.
@@ -266,7 +276,10 @@ class Run:
         if self._worker is not None:
             self._parameters.store()
             try:
-                self._worker.exchange.iterated(examples, self._with_buffers(needed), self._learning_rate.factor)
+                # Where a clock has several steps, a script may end within one, whose steps do not count.
+                may_keep = self._loops > 0 and self._steps_per_clock == 1
+                rows, rate = self._with_buffers(needed), self._learning_rate.factor
+                self._worker.exchange.iterated(examples, rows, rate, may_keep)
             except ValueError as error:
                 raise GaiaError(str(error), 2) from None
             self._serve()

@@ -57,8 +57,8 @@ pub(crate) enum Request {
 /// What a script answers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
-    /// The iteration has run on so many examples. The values are those after it.
-    Iterated { examples: u64, learning_rate_factor: Option<f64> },
+    /// The iteration has run on so many examples. The values are those after it, and may stay in the script's buffer.
+    Iterated { examples: u64, learning_rate_factor: Option<f64>, may_keep: bool },
     /// The evaluation of the model, with its weight: the number of examples.
     Evaluated { loss: f64, metric: f64, weight: f64 },
     /// The script has the final model.
@@ -98,6 +98,10 @@ struct State {
     answer: Option<Answer>,
     /// Whether the worker starts no further iteration.
     stopped: bool,
+    /// Whether the script's buffer has changes that its task keeps.
+    keeps: bool,
+    /// What the script's buffer held when the script left its loop, of a script whose task keeps changes.
+    aside: Option<Vec<f32>>,
     /// Whether the script has no more to do.
     ended: bool,
     /// Why the script has failed.
@@ -191,6 +195,30 @@ impl Exchange {
         shown
     }
 
+    /// Shows what the script's buffers hold while it works on no request.
+    ///
+    /// # Errors
+    /// Why the script has failed, and what `show` finds wrong.
+    pub(crate) fn look<T>(
+        &self,
+        show: impl FnOnce(Python<'_>, &Declaration) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let declaration = self.declared()?;
+        let mut state = self.lock();
+        state.askers += 1;
+        let own = state.askers;
+        while state.current.is_some() {
+            state = self.wait_for_change(state);
+        }
+        state.current = Some(own);
+        drop(state);
+
+        let shown = Python::attach(|py| show(py, &declaration));
+        self.lock().current = None;
+        self.changed.notify_all();
+        shown
+    }
+
     /// Waits until the script takes this request. False: the script has ended and takes no iteration.
     fn enter(&self, request: Request) -> Result<bool, String> {
         let mut state = self.lock();
@@ -243,6 +271,24 @@ impl Exchange {
     /// The rows that the script's next iteration needs.
     pub(crate) fn named(&self) -> NamedRows {
         self.lock().named.clone()
+    }
+
+    /// Whether the script's buffer has changes that its task keeps.
+    pub(crate) fn keeps(&self) -> bool {
+        self.lock().keeps
+    }
+
+    /// The task keeps changes in the script's buffer, or has handed them over. Called while the script works on a request, so
+    /// that none that follows overwrites them.
+    pub(crate) fn set_keeps(&self, keeps: bool) {
+        let mut state = self.lock();
+        state.keeps = keeps;
+        state.aside = None;
+    }
+
+    /// What the script's buffer held when the script left its loop, if it has left it since its latest iteration.
+    pub(crate) fn take_aside(&self) -> Option<Vec<f32>> {
+        self.lock().aside.take()
     }
 
     /// Whether the script has no more to do.
@@ -381,6 +427,17 @@ impl Exchange {
         Ok(())
     }
 
+    /// The script has left its loop. What it does with its values from here on is its own, until it trains again.
+    fn left(&self, py: Python<'_>) -> PyResult<()> {
+        let declaration = {
+            let state = self.lock();
+            state.declaration.clone().filter(|_| state.keeps)
+        };
+        let aside = declaration.map(|declaration| declaration.values.to_vec(py)).transpose()?;
+        self.lock().aside = aside;
+        Ok(())
+    }
+
     /// Waits for the next request: `("iterate", clock)`, `("evaluate", 0)`, `("finish", 0)`, or `("closed", 0)` once nobody
     /// asks any more. `only` names the one request that is taken. With `stop` the answer may be `("stop", 0)`: the worker
     /// starts no further iteration.
@@ -421,14 +478,16 @@ impl Exchange {
 
     /// Answers that the iteration has run. `rows` are those that the next one needs, by tensors' numbers, of sparse tables in
     /// ascending order with a buffer for their values. Of other tensors it needs all, and of other sparse tables none. The
-    /// learning rate is divided by the largest so far.
-    #[pyo3(signature = (examples, rows=None, learning_rate_factor=None))]
+    /// learning rate is divided by the largest so far. `may_keep` is whether nobody but the next iteration writes the buffer
+    /// before the script says that it has [left](Self::left) its loop.
+    #[pyo3(signature = (examples, rows=None, learning_rate_factor=None, may_keep=false))]
     fn iterated(
         &self,
         py: Python<'_>,
         examples: u64,
         rows: Option<Vec<RowsArgument>>,
         learning_rate_factor: Option<f64>,
+        may_keep: bool,
     ) -> PyResult<()> {
         if learning_rate_factor.is_some_and(|factor| !(0.0..=1.0).contains(&factor)) {
             let found = learning_rate_factor.unwrap_or_default();
@@ -454,7 +513,7 @@ impl Exchange {
         };
         let mut state = self.lock();
         state.named = named;
-        state.give(Answer::Iterated { examples, learning_rate_factor });
+        state.give(Answer::Iterated { examples, learning_rate_factor, may_keep });
         drop(state);
         self.changed.notify_all();
         Ok(())

@@ -1,11 +1,13 @@
 //! The application that a script is: each worker's task is a run of the script.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::buffer::numbers;
@@ -71,6 +73,8 @@ struct ScriptTask {
     after: Vec<f32>,
     /// The memory of the latest changes, by table.
     spare: Vec<SharedValues>,
+    /// The values that the script's buffer began with, while the task keeps what the script has changed of them.
+    base: Option<SharedValues>,
     /// The learning rate of the latest iteration, divided by the largest so far, if the script has one.
     learning_rate_factor: Option<f64>,
 }
@@ -308,6 +312,7 @@ impl Application for Program {
                 held,
                 after,
                 spare: Vec::new(),
+                base: None,
                 learning_rate_factor: None,
             })
         });
@@ -336,8 +341,20 @@ impl Application for Program {
     ) -> Result<EvaluationSums, ApplicationError> {
         let of_worker = |worker| {
             let script = self.running(worker)?;
-            let show = |_: Python<'_>, answer: Answer, _: &Declaration| Ok(answer);
-            let answer = script.0.get().ask(Request::Evaluate, self.write(model), show);
+            let exchange = script.0.get();
+            let kept = RefCell::new(None);
+            let write = |py: Python<'_>, declaration: &Declaration| {
+                if exchange.keeps() {
+                    kept.replace(Some(declaration.values.to_vec(py)?));
+                }
+                self.write(model)(py, declaration)
+            };
+            let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
+                let kept = kept.take().map(|kept| declaration.values.copy_from_slice(py, &kept));
+                kept.transpose().map_err(|error| error.to_string())?;
+                Ok(answer)
+            };
+            let answer = exchange.ask(Request::Evaluate, write, show);
             match answer.map_err(ApplicationError::new)? {
                 Answer::Evaluated { loss, metric, weight } => {
                     let sum = |mean: f64| WeightedSum { sum: mean * weight, weight };
@@ -397,14 +414,44 @@ impl Task for ScriptTask {
         self.parts.rows(&self.read, self.layout.tables().len())
     }
 
+    fn iterate_keeping(
+        &mut self,
+        clock: Clock,
+        model: &Model,
+        is_fresh: bool,
+        factor: Option<f32>,
+    ) -> Result<(Option<Deltas>, Work), ApplicationError> {
+        let moves_alike = |factor: f32| (factor * self.share() - 1.0).abs() < SHARE_PRECISION;
+        let may_keep = factor.is_some_and(moves_alike);
+        if self.base.is_none() && !(may_keep && self.can_keep()?) {
+            let (deltas, work) = self.iterate(clock, model)?;
+            return Ok((Some(deltas), work));
+        }
+        self.iterate_beside_kept(clock, model, is_fresh, may_keep)
+    }
+
+    fn hand_over(&mut self) -> Result<Deltas, ApplicationError> {
+        let share = self.share();
+        let exchange = self.script.0.get();
+        let Some(base) = self.base.take() else {
+            return Err(ApplicationError::new("the script keeps no changes"));
+        };
+        let (parts, spare) = (&self.parts, &mut self.spare);
+        let deltas = exchange.look(|py, declaration| {
+            let deltas = kept_changes(py, exchange, declaration, (parts, &base, share), spare);
+            exchange.set_keeps(false);
+            deltas
+        });
+        deltas.map_err(ApplicationError::new)
+    }
+
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
+        let share = self.share();
         let exchange = self.script.0.get();
         if exchange.has_ended() {
             return Ok((Deltas::none(&self.layout), Work::default()));
         }
         let Self { layout, parts, read, held, after, spare, .. } = self;
-        let holders = self.holders.load(Ordering::Relaxed);
-        let share = if self.average { 1.0 / holders as f32 } else { 1.0 };
         let factor = &mut self.learning_rate_factor;
         let is_whole = parts.are_whole(read);
         if !is_whole {
@@ -421,7 +468,7 @@ impl Task for ScriptTask {
         };
 
         let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
-            let Answer::Iterated { examples, learning_rate_factor } = answer else {
+            let Answer::Iterated { examples, learning_rate_factor, .. } = answer else {
                 return Ok((Deltas::none(layout), Work::default()));
             };
             *factor = learning_rate_factor;
@@ -480,6 +527,106 @@ impl Task for ScriptTask {
     }
 }
 
+impl ScriptTask {
+    /// The part of a change of the script that is a change of the model.
+    fn share(&self) -> f32 {
+        let holders = self.holders.load(Ordering::Relaxed);
+        if self.average { 1.0 / holders as f32 } else { 1.0 }
+    }
+
+    /// Whether the script's buffer has the whole model and its changes to the bit.
+    fn can_keep(&self) -> Result<bool, ApplicationError> {
+        let declaration = self.script.0.get().declared().map_err(ApplicationError::new)?;
+        let is_dense = self.layout.dense_parameters() == self.layout.parameters();
+        let is_exact = declaration.rounded.is_none() && declaration.share.is_none();
+        Ok(is_dense && is_exact && self.parts.are_whole(&self.read))
+    }
+
+    /// Runs an iteration whose changes may stay in the script's buffer, with those of iterations before.
+    fn iterate_beside_kept(
+        &mut self,
+        clock: Clock,
+        model: &Model,
+        is_fresh: bool,
+        may_keep: bool,
+    ) -> Result<(Option<Deltas>, Work), ApplicationError> {
+        let share = self.share();
+        let exchange = self.script.0.get();
+        let Self { parts, base, held, spare, learning_rate_factor, .. } = self;
+        let (base, values) = (base.as_ref(), &model.values);
+
+        let written = Cell::new(false);
+        let write = |py: Python<'_>, declaration: &Declaration| {
+            written.set(true);
+            let Some(base) = base else { return declaration.values.copy_from_slice(py, values) };
+            if !is_fresh {
+                return Ok(());
+            }
+            let buffer = numbers(py, &declaration.values);
+            let buffer = buffer.ok_or_else(|| PyBufferError::new_err(NOT_CONTIGUOUS))?;
+            for (own, (new, old)) in buffer.iter().zip(values.iter().zip(base.iter())) {
+                own.set(own.get() + (new - old));
+            }
+            Ok(())
+        };
+
+        let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
+            let Answer::Iterated { examples, learning_rate_factor: factor, may_keep: stays } =
+                answer
+            else {
+                // A script that has ended has what it has kept, and nothing of this iteration.
+                let deltas = base.map_or_else(
+                    || Ok(Deltas::none(model.layout())),
+                    |base| {
+                        let before = if written.get() { values } else { base };
+                        kept_changes(py, exchange, declaration, (parts, before, share), spare)
+                    },
+                );
+                exchange.set_keeps(false);
+                return Ok((Some(deltas?), Work::default()));
+            };
+
+            *learning_rate_factor = factor;
+            let flops = FLOPS_PER_WEIGHT * values.len() as f64 * examples as f64;
+            let work = Work { examples, flops };
+            let is_whole = parts.are_whole(&exchange.named());
+            let keeps = may_keep && stays && is_whole;
+            exchange.set_keeps(keeps);
+            if keeps {
+                return Ok((None, work));
+            }
+            if !is_whole {
+                // Rows that the next iteration does not read stay what they are.
+                let copied = declaration.values.copy_to_slice(py, held);
+                copied.map_err(|error| error.to_string())?;
+            }
+            let after = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
+            Ok((Some(parts.changes_of_whole(values, after, share, spare)), work))
+        };
+
+        let asked = exchange.ask(Request::Iterate { clock: clock.0 }, write, show);
+        let (deltas, work) = asked.map_err(ApplicationError::new)?;
+        self.base = deltas.is_none().then(|| values.clone());
+        Ok((deltas, work))
+    }
+}
+
+/// What a script whose task keeps changes has changed of `before`, by the end of its loop if it has left it.
+fn kept_changes(
+    py: Python<'_>,
+    exchange: &Exchange,
+    declaration: &Declaration,
+    (parts, before, share): (&Parts, &[f32], f32),
+    spare: &mut Vec<SharedValues>,
+) -> Result<Deltas, String> {
+    if let Some(mut aside) = exchange.take_aside() {
+        let after = Cell::from_mut(aside.as_mut_slice()).as_slice_of_cells();
+        return Ok(parts.changes_of_whole(before, after, share, spare));
+    }
+    let after = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
+    Ok(parts.changes_of_whole(before, after, share, spare))
+}
+
 /// The task of a worker whose script has failed before its first step.
 struct Unstarted {
     reason: String,
@@ -495,6 +642,9 @@ impl Task for Unstarted {
         Err(ApplicationError::new(self.reason.clone()))
     }
 }
+
+/// How far the factor of a copy times a share may be from 1: what rounding makes of it.
+const SHARE_PRECISION: f32 = 1e-6;
 
 /// Of a step on one example: two for the product with a weight, and twice that for its gradients. A charged cost model takes
 /// it for what an iteration costs; it is low for convolutions, whose weights are used many times.

@@ -270,12 +270,10 @@ impl Cluster {
         state.asked = false;
         let clock = state.clock;
         state.clock = clock.next();
-        let (rows, values) = changes.iter().copied().unzip();
-        let deltas = Deltas { tables: vec![TableDeltas::listed(rows, values)] };
         for (parameter, change) in changes {
             self.sources[worker.dc.index()][*parameter as usize] += change;
         }
-        let deltas = ShardDeltas::split(deltas, std::slice::from_ref(&self.layout)).remove(0);
+        let deltas = self.split(changes);
         let measure = |probe: &ProbeRequest| Probed {
             of: probe.of,
             clock: probe.clock,
@@ -285,9 +283,50 @@ impl Cluster {
         };
         let probed = reply.probes.iter().map(measure).collect();
         self.probes.extend(reply.probes.into_iter().map(|probe| (worker.dc, probe)));
-        let message = WorkerMessage::Update { clock, deltas, probed, learning_rate_factor: None };
+        let message = WorkerMessage::Update {
+            clock,
+            deltas,
+            probed,
+            learning_rate_factor: None,
+            keeps: false,
+        };
         self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
         self.collect(worker.dc);
+    }
+
+    /// A data center's only worker finishes a clock, and keeps what it has changed.
+    pub fn finish_keeping(&mut self, dc: u16) {
+        let worker = WorkerId { dc: DcId(dc), index: 0 };
+        let deltas = self.split(&[]);
+        let state = self.workers.get_mut(&worker).unwrap();
+        state.reply.take().expect("a worker computes on what it has read");
+        state.asked = false;
+        let message = WorkerMessage::Update {
+            clock: state.clock,
+            deltas,
+            probed: Vec::new(),
+            learning_rate_factor: None,
+            keeps: true,
+        };
+        state.clock = state.clock.next();
+        self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
+        self.collect(worker.dc);
+    }
+
+    /// A data center's only worker hands over what it has kept, and gives up its read.
+    pub fn hand_over(&mut self, dc: u16, changes: &[(u32, f32)]) {
+        let worker = WorkerId { dc: DcId(dc), index: 0 };
+        let state = self.workers.get_mut(&worker).unwrap();
+        (state.asked, state.reply) = (false, None);
+        let message = WorkerMessage::HandOver { deltas: self.split(changes) };
+        self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
+        self.collect(worker.dc);
+    }
+
+    fn split(&self, changes: &[(u32, f32)]) -> ShardDeltas {
+        let (rows, values) = changes.iter().copied().unzip();
+        let deltas = Deltas { tables: vec![TableDeltas::listed(rows, values)] };
+        ShardDeltas::split(deltas, std::slice::from_ref(&self.layout)).remove(0)
     }
 
     /// Reads everything and finishes a clock, unless the read is held back; says whether it did.

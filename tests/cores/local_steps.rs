@@ -128,7 +128,7 @@ fn the_mean_counts_own_changes_as_often_as_there_are_workers_who_change_the_para
     assert_eq!(seen(&cluster, 2), [-6.0, 8.0, 2.0]);
 }
 
-/// Of scripts, whose copies are to move by their own steps, no worker is counted.
+/// Of scripts, whose copies are to move by their own steps, no worker is counted. They may keep their changes up to a round.
 #[test]
 fn a_copy_moves_by_the_whole_steps_of_its_workers_where_deltas_are_shares() {
     let config = LocalStepsConfig {
@@ -136,17 +136,90 @@ fn a_copy_moves_by_the_whole_steps_of_its_workers_where_deltas_are_shares() {
         overlap: Overlap::Clocks(0),
         ..local_steps(2, ValueFormat::F32)
     };
-    let remote = RemoteSync::LocalSteps(config);
+    let remote = RemoteSync::LocalSteps(config.clone());
     let mut cluster = Cluster::new(&Setup { deltas_are_shares: true, ..Setup::new(remote) });
-    for _ in 0..3 {
+    let worker = WorkerId { dc: DcId(0), index: 0 };
+    let stretch = |cluster: &Cluster| cluster.answer_to(worker).unwrap().stretch.unwrap();
+    for round in 0..3 {
         let before = cluster.servers[0].values()[4];
-        assert!(cluster.step(0, &[(4, 1.0)]));
+        cluster.ask(0, &[]);
+        let found = stretch(&cluster);
+        assert_eq!((found.hands_over_at, found.factor), (Clock(2 * round + 1), 3.0));
+        cluster.finish(0, &[(4, 1.0)]);
         assert_eq!(cluster.servers[0].values()[4], before + 3.0);
         (1..3).for_each(|dc| assert!(cluster.step(dc, &[])));
         (0..3).for_each(|dc| assert!(cluster.step(dc, &[])));
         cluster.settle();
         assert_eq!(cluster.servers[0].values()[4], before + 1.0);
     }
+
+    let mut counted = Cluster::new(&Setup::new(RemoteSync::LocalSteps(config)));
+    counted.ask(0, &[]);
+    assert_eq!(counted.answer_to(worker).unwrap().stretch, None, "factors differ");
+}
+
+/// A drain that began without them would lose them: the orders of the coordinator come on another way.
+#[test]
+fn a_drain_waits_for_changes_that_a_worker_keeps() {
+    for gives_up_a_read in [false, true] {
+        let mut cluster = cluster(local_steps(4, ValueFormat::F32));
+        for dc in 0..3 {
+            cluster.ask(dc, &[]);
+            cluster.finish_keeping(dc);
+            if gives_up_a_read {
+                cluster.ask(dc, &[]);
+            }
+            cluster.begin_drain(dc, vec![Clock(1)]);
+        }
+        cluster.settle();
+        assert_eq!(cluster.drained, 0);
+        for dc in 0..3 {
+            cluster.hand_over(dc, &[(3, 3.0 * f32::from(dc))]);
+        }
+        cluster.settle();
+        assert_eq!(cluster.drained, 3);
+        (0..3).for_each(|dc| assert_eq!(cluster.servers[dc].values()[3], 3.0));
+    }
+}
+
+/// What an answer lacks that was on its way when the worker handed over, the worker must not take for the copy.
+#[test]
+fn an_answer_says_whether_it_lacks_changes_that_the_worker_keeps() {
+    let mut cluster = cluster(local_steps(8, ValueFormat::F32));
+    let worker = WorkerId { dc: DcId(0), index: 0 };
+    cluster.ask(0, &[]);
+    assert!(!cluster.answer_to(worker).unwrap().keeps);
+    cluster.finish_keeping(0);
+    cluster.ask(0, &[]);
+    let reply = cluster.answer_to(worker).unwrap();
+    assert!(reply.keeps && reply.values.is_empty(), "the worker has the values");
+    cluster.hand_over(0, &[(2, 5.0)]);
+    cluster.ask(0, &[]);
+    let reply = cluster.answer_to(worker).unwrap();
+    assert!(!reply.keeps);
+    assert_eq!(reply.values[2], 5.0);
+    assert_eq!(cluster.servers[0].clock(), Clock(1), "handing over ends no clock");
+}
+
+/// A read that is held back for a round is given up by a worker that is stopped, and sent again if it goes on.
+#[test]
+fn a_held_read_is_forgotten_when_the_worker_hands_over() {
+    let config =
+        LocalStepsConfig { overlap: Overlap::Clocks(1), ..local_steps(2, ValueFormat::F32) };
+    let mut cluster = cluster(config);
+    assert!(cluster.step(0, &[(0, 1.0)]) && cluster.step(0, &[(0, 1.0)]));
+    cluster.ask(0, &[]);
+    cluster.finish_keeping(0);
+    cluster.ask(0, &[]);
+    assert!(cluster.answer(0).is_none() && cluster.servers[0].waiting().is_some());
+    cluster.hand_over(0, &[(0, 4.0)]);
+    assert_eq!(cluster.servers[0].waiting(), None);
+    cluster.ask(0, &[]);
+    for dc in 1..3 {
+        assert!(cluster.step(dc, &[]) && cluster.step(dc, &[]));
+    }
+    cluster.settle();
+    assert_eq!(cluster.answer(0).unwrap()[0], 6.0);
 }
 
 /// `v ← v/2 + g`, and the step is `(g + v/2)/2`.

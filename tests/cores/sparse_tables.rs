@@ -69,6 +69,7 @@ fn reads(worker: &mut Worker, stores: &mut [ShardStore]) -> Vec<(ShardId, ShardR
             WorkerMessage::Update { deltas, .. } => {
                 stores[shard.index()].add(&deltas, |_, _, _| {});
             }
+            WorkerMessage::HandOver { .. } => panic!("it keeps no changes"),
             WorkerMessage::Reset => panic!("it has not lost its state"),
         }
     }
@@ -79,7 +80,9 @@ fn reply(worker: &mut Worker, stores: &[ShardStore], (shard, rows): &(ShardId, S
     let mut values = Vec::new();
     stores[shard.index()].read(rows, &mut values);
     let (clock, values) = (worker.clock(), values.into());
-    worker.handle_rows(*shard, RowsRead { clock, values, held: Vec::new(), probes: Vec::new() });
+    let (held, probes) = (Vec::new(), Vec::new());
+    let message = RowsRead { clock, values, held, probes, keeps: false, stretch: None };
+    worker.handle_rows(*shard, message);
 }
 
 #[test]

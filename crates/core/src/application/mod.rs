@@ -179,6 +179,38 @@ pub trait Task: Send {
     /// name of the worker, and the task is not used again.
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError>;
 
+    /// As [`Task::iterate`], where nobody may need the changes before a later iteration, and a task may keep them until then.
+    ///
+    /// `factor` is what the copy moves by where the model moves by 1, if nobody needs the changes of this iteration. A task
+    /// that keeps its changes returns no deltas. The next deltas that it returns, here or from [`Task::hand_over`], have all
+    /// changes since the last ones. While it keeps changes, `model` lacks them, and has what others have changed since the
+    /// task read it: the task adds its own. `is_fresh` says whether the model differs from that of the iteration before.
+    ///
+    /// Called in place of [`Task::iterate`] where a worker and the server of its whole model are alone in a process. The
+    /// default keeps nothing.
+    ///
+    /// # Errors
+    /// As of [`Task::iterate`].
+    fn iterate_keeping(
+        &mut self,
+        clock: Clock,
+        model: &Model,
+        _is_fresh: bool,
+        _factor: Option<f32>,
+    ) -> Result<(Option<Deltas>, Work), ApplicationError> {
+        let (deltas, work) = self.iterate(clock, model)?;
+        Ok((Some(deltas), work))
+    }
+
+    /// The changes that the task keeps, without another iteration: the worker has been stopped, or the task has ended.
+    /// Called only after [`Task::iterate_keeping`] has returned no deltas.
+    ///
+    /// # Errors
+    /// As of [`Task::iterate`], or if the task keeps none.
+    fn hand_over(&mut self) -> Result<Deltas, ApplicationError> {
+        Err(ApplicationError::new("the task keeps no changes"))
+    }
+
     /// Whether an iteration that is run again, with the same clock and model after the same iterations, gives the same
     /// deltas to the bit. A worker whose task does not repeat keeps no log: after a crash it continues where its servers
     /// expect it. The default is `true`.

@@ -46,6 +46,9 @@ pub enum LanError {
 }
 
 /// Encodes a worker's message to the server that owns `layout`.
+///
+/// # Panics
+/// If the message is only for a server in the worker's process.
 pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.lan_bytes(layout) as usize);
     match message {
@@ -56,7 +59,7 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
                 put_table_rows(rows, layout.rows_of(table), &mut out);
             }
         }
-        WorkerMessage::Update { clock, deltas, probed, learning_rate_factor } => {
+        WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps: _ } => {
             out.push(UPDATE);
             out.extend_from_slice(&clock.0.to_le_bytes());
             for (table, deltas) in deltas.tables() {
@@ -76,6 +79,7 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
                 out.extend_from_slice(&factor.to_le_bytes());
             }
         }
+        WorkerMessage::HandOver { .. } => panic!("a worker hands over within its process"),
         WorkerMessage::Reset => out.push(RESET),
     }
 
@@ -106,7 +110,8 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
             rows.tables.push(reader.table_rows()?);
         }
         let foreign = LanError::PeerSentForeign { what: "rows to read" };
-        WorkerMessage::Read { clock, rows: ShardRows::checked(rows, layout).ok_or(foreign)? }
+        let rows = ShardRows::checked(rows, layout).ok_or(foreign)?;
+        WorkerMessage::Read { clock, rows }
     } else {
         let mut deltas = Deltas { tables: Vec::new() };
         for table in tables {
@@ -126,7 +131,7 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
         let foreign = LanError::PeerSentForeign { what: "deltas" };
         let deltas = ShardDeltas::checked(deltas, layout).ok_or(foreign)?;
         let learning_rate_factor = reader.learning_rate_factor()?;
-        WorkerMessage::Update { clock, deltas, probed, learning_rate_factor }
+        WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps: false }
     };
 
     reader.end()?;
@@ -211,7 +216,7 @@ pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, L
     }
 
     reader.end()?;
-    Ok(RowsRead { clock, values, held, probes })
+    Ok(RowsRead { clock, values, held, probes, keeps: false, stretch: None })
 }
 
 /// Rows of a table that has `count` rows in the shard. A list of all of them is not sent.
@@ -355,6 +360,7 @@ mod tests {
             deltas: deltas([&[0, 2, 6, 8], &[2]], &layout),
             probed: vec![probed],
             learning_rate_factor: Some(0.25),
+            keeps: false,
         };
 
         let tables = vec![TableDeltas::all(vec![0.5; 10]), TableDeltas::none()];
@@ -363,6 +369,7 @@ mod tests {
             deltas: ShardDeltas::checked(Deltas { tables }, &layout).unwrap(),
             probed: Vec::new(),
             learning_rate_factor: None,
+            keeps: false,
         };
 
         for message in [read, update, whole, WorkerMessage::Reset] {
@@ -384,6 +391,7 @@ mod tests {
                 deltas: deltas([&[], &[]], &layout),
                 probed: Vec::new(),
                 learning_rate_factor: Some(factor),
+                keeps: false,
             };
             assert!(!message.fits(&layout));
             let decoded = decode_worker_message(&encode_worker_message(&message, &layout), &layout);
@@ -399,6 +407,7 @@ mod tests {
             deltas: deltas([&[0, 2, 4, 6, 8], &[]], &layout),
             probed: Vec::new(),
             learning_rate_factor: None,
+            keeps: false,
         };
         let body = encode_worker_message(&listed, &layout);
         let read = decode_worker_message(&body, &layout).unwrap();
@@ -429,6 +438,8 @@ mod tests {
                 away: vec![0.5; layout.parameters()],
                 home: vec![1.5; layout.parameters()],
             }],
+            keeps: false,
+            stretch: None,
         };
 
         let body = encode_rows_read(&message);
@@ -449,6 +460,7 @@ mod tests {
             deltas: deltas([&[1], &[]], &whole),
             probed: Vec::new(),
             learning_rate_factor: None,
+            keeps: false,
         };
         let body = encode_worker_message(&message, &whole);
         let foreign = Err(LanError::PeerSentForeign { what: "deltas" });
@@ -457,37 +469,38 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn any_bytes_are_a_message_or_an_error(
-            body in vec(any::<u8>(), 0..200),
-            form in 0_u8..4,
-            shards in 1_usize..3,
-        ) {
-            let layout = layout(shards);
-            let mut tagged = vec![form];
-            tagged.extend(&body);
-            let _ = decode_worker_message(&tagged, &layout);
-            let _ = decode_worker_message(&body, &layout);
-            let _ = decode_rows_read(&body, &layout);
-        }
+            #[test]
+            fn any_bytes_are_a_message_or_an_error(
+                body in vec(any::<u8>(), 0..200),
+                form in 0_u8..4,
+                shards in 1_usize..3,
+            ) {
+                let layout = layout(shards);
+                let mut tagged = vec![form];
+                tagged.extend(&body);
+                let _ = decode_worker_message(&tagged, &layout);
+                let _ = decode_worker_message(&body, &layout);
+                let _ = decode_rows_read(&body, &layout);
+            }
 
-        #[test]
-        fn a_damaged_message_is_an_error_or_fits_the_shard(at in 0_usize..60, byte: u8) {
-            let layout = layout(2);
-            let message = WorkerMessage::Update {
-                clock: Clock(8),
-                deltas: deltas([&[0, 4], &[0, 2]], &layout),
-                probed: Vec::new(),
-                learning_rate_factor: None,
-            };
-            let mut body = encode_worker_message(&message, &layout);
-            let at = at % body.len();
-            body[at] = byte;
-            if let Ok(WorkerMessage::Update { deltas, .. }) = decode_worker_message(&body, &layout) {
-                let tables = deltas.tables().map(|(_, deltas)| deltas.clone()).collect();
-                let again = ShardDeltas::checked(Deltas { tables }, &layout);
-                prop_assert!(again.is_some());
+            #[test]
+            fn a_damaged_message_is_an_error_or_fits_the_shard(at in 0_usize..60, byte: u8) {
+                let layout = layout(2);
+                let message = WorkerMessage::Update {
+                    clock: Clock(8),
+                    deltas: deltas([&[0, 4], &[0, 2]], &layout),
+                    probed: Vec::new(),
+                    learning_rate_factor: None,
+    keeps: false,
+                };
+                let mut body = encode_worker_message(&message, &layout);
+                let at = at % body.len();
+                body[at] = byte;
+                if let Ok(WorkerMessage::Update { deltas, .. }) = decode_worker_message(&body, &layout) {
+                    let tables = deltas.tables().map(|(_, deltas)| deltas.clone()).collect();
+                    let again = ShardDeltas::checked(Deltas { tables }, &layout);
+                    prop_assert!(again.is_some());
+                }
             }
         }
-    }
 }

@@ -29,6 +29,16 @@ pub enum WorkerMessage {
         /// The learning rate of the iteration, divided by the largest so far, 0 to 1, if only the task knows it
         /// ([`Task::learning_rate_factor`](crate::application::Task::learning_rate_factor)).
         learning_rate_factor: Option<f64>,
+        /// Whether the worker keeps changes, which a later message has. Only of a worker in the process of its server: it
+        /// is not sent over a network, and not kept on disk.
+        #[serde(skip)]
+        keeps: bool,
+    },
+    /// The changes that a worker has kept, of clocks that it has finished. The server discards a read of the worker that
+    /// it holds back. Only of a worker in the process of its server.
+    HandOver {
+        /// The changes.
+        deltas: ShardDeltas,
     },
     /// The worker has lost its state and restarts. The server discards a read of the worker that it holds back.
     Reset,
@@ -39,12 +49,29 @@ pub enum WorkerMessage {
 pub struct RowsRead {
     /// The clock of the read.
     pub clock: Clock,
-    /// The values of the requested rows, in the order of the request.
+    /// The values of the requested rows, in the order of the request. Empty if the worker holds them.
     pub values: SharedValues,
     /// How long the read was held back for each reason, in order of time.
     pub held: Vec<(WaitReason, Duration)>,
     /// The copies that the worker measures in addition to its iteration.
     pub probes: Vec<ProbeRequest>,
+    /// Whether the server lacked changes that the worker keeps. As the next field it is not sent over a network, and not
+    /// kept on disk.
+    #[serde(skip)]
+    pub keeps: bool,
+    /// How long the worker may keep its changes. `None` if the server needs those of each iteration.
+    #[serde(skip)]
+    pub stretch: Option<Stretch>,
+}
+
+/// Iterations of a data center's only worker whose changes its server needs together, and not one by one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    /// The clock of the iteration that hands over the changes of all.
+    pub hands_over_at: Clock,
+    /// How far the copy moves by a change of 1, whatever the parameter. A worker may keep changes only if the copy moves as
+    /// its own values do.
+    pub factor: f32,
 }
 
 /// One shard of another data center's copy, which a worker measures on its own examples beside the local copy.
@@ -82,6 +109,7 @@ impl WorkerMessage {
     pub fn fits(&self, layout: &ShardLayout) -> bool {
         match self {
             Self::Read { rows, .. } => rows.fits(layout),
+            Self::HandOver { deltas } => deltas.fits(layout),
             Self::Update { deltas, learning_rate_factor, .. } => {
                 let is_share = |factor: &f64| (0.0..=1.0).contains(factor);
                 deltas.fits(layout) && learning_rate_factor.as_ref().is_none_or(is_share)
@@ -97,6 +125,7 @@ impl WorkerMessage {
             Self::Update { deltas, probed, .. } => {
                 deltas.lan_bytes(layout) + size_of_val(probed.as_slice()) as u64
             }
+            Self::HandOver { deltas } => deltas.lan_bytes(layout),
             Self::Reset => crate::store::LAN_HEADER_BYTES,
         }
     }

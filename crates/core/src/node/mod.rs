@@ -12,7 +12,7 @@ pub use crate::types::Lane;
 pub use lan::{
     LanError, decode_rows_read, decode_worker_message, encode_rows_read, encode_worker_message,
 };
-pub use message::{ProbeRequest, Probed, RowsRead, WorkerMessage};
+pub use message::{ProbeRequest, Probed, RowsRead, Stretch, WorkerMessage};
 
 use std::time::Duration;
 

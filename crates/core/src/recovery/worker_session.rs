@@ -50,12 +50,13 @@ pub(super) struct WorkerSession {
 }
 
 impl RequestSeq {
-    /// The place of a message. `None` for [`WorkerMessage::Reset`], which may be received at any time.
+    /// The place of a message. `None` for [`WorkerMessage::Reset`] and [`WorkerMessage::HandOver`], which may be received at
+    /// any time. A read follows them.
     pub fn of(message: &WorkerMessage) -> Option<Self> {
         match message {
             WorkerMessage::Read { clock, .. } => Some(Self { clock: *clock, updates: false }),
             WorkerMessage::Update { clock, .. } => Some(Self { clock: *clock, updates: true }),
-            WorkerMessage::Reset => None,
+            WorkerMessage::HandOver { .. } | WorkerMessage::Reset => None,
         }
     }
 
@@ -118,7 +119,7 @@ impl WorkerSession {
         let said = RequestSeq::of(message);
         let learned = said.filter(|_| self.guessed).map(|said| said.clock);
         self.guessed &= said.is_none();
-        self.is_reset = said.is_none();
+        self.is_reset = matches!(message, WorkerMessage::Reset);
         if said.is_none_or(|said| said.updates) {
             self.answer = None;
         }
@@ -157,6 +158,7 @@ mod tests {
             deltas,
             probed: Vec::new(),
             learning_rate_factor: None,
+            keeps: false,
         }
     }
 
@@ -204,6 +206,14 @@ mod tests {
 
         // The read that waits is dropped, and sent again.
         check(&[(read(3), Due), (WorkerMessage::Reset, Due), (read(3), Due)], at(3, true));
+
+        // It gives the read up, hands over what it kept, and goes on after all.
+        let deltas = ShardDeltas::split(Deltas::none(layout().model()), &[layout()]).remove(0);
+        let hand_over = (WorkerMessage::HandOver { deltas }, Due);
+        check(
+            &[(read(3), Due), hand_over, (read(2), Repeated), (read(3), Due), (update(3), Due)],
+            at(4, false),
+        );
 
         // Another server lacks clock 2: it is run again, and this server has its update.
         let again = [(WorkerMessage::Reset, Due), (read(2), Due), (read(2), Repeated)];

@@ -20,6 +20,7 @@ mod local_server;
 mod read_buffers;
 mod remote;
 mod stats;
+mod stretches;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -32,7 +33,9 @@ use crate::persist;
 use crate::store::{ShardDeltas, ShardStore};
 use crate::sync::WaitReason;
 use crate::types::limits::BULK_FRAME_BYTES_MAX;
-use crate::types::{Clock, DcId, Instant, Model, ServerId, ShardLayout, Tightness, WorkerId};
+use crate::types::{
+    Clock, DcId, Instant, Model, ServerId, ShardLayout, SharedValues, Tightness, WorkerId,
+};
 
 pub use blocks::{Blocks, DrainMethod};
 pub use config::{ExchangeRoute, LinkFacts, LongestWay, Schedule, ServerConfig};
@@ -46,6 +49,7 @@ use handshake::Handshake;
 use local_server::LocalServer;
 use read_buffers::ReadBuffers;
 use remote::{ClockFacts, RemoteModel, remote_model};
+use stretches::Stretches;
 
 /// An action that the driver carries out for a server.
 #[derive(Clone, Debug)]
@@ -103,6 +107,7 @@ pub struct Server {
     copy_ready: Clock,
     buffers: Buffers,
     read_buffers: ReadBuffers,
+    stretches: Stretches,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,6 +150,7 @@ impl Server {
             copy_ready: Clock::ZERO,
             buffers: Buffers::default(),
             read_buffers: ReadBuffers::default(),
+            stretches: Stretches::default(),
         }
     }
 
@@ -162,7 +168,13 @@ impl Server {
                 self.local.on_read(from, clock, rows);
             }
             WorkerMessage::Reset => self.local.forget_read(from),
-            WorkerMessage::Update { clock, deltas, probed, learning_rate_factor } => {
+            WorkerMessage::HandOver { deltas } => {
+                self.stretches.on_update(false);
+                self.local.forget_read(from);
+                self.add(from, self.finished(from), &deltas);
+            }
+            WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps } => {
+                self.stretches.on_update(keeps);
                 self.local.on_learning_rate(from, learning_rate_factor);
                 self.handle_update(now, from, clock, &deltas, &probed);
             }
@@ -424,17 +436,10 @@ impl Server {
         deltas: &ShardDeltas,
         probed: &[Probed],
     ) {
-        if let Some(divergence) = Divergence::find(from, clock, deltas, self.store.layout()) {
-            self.outputs.push_back(ServerOutput::Diverged(divergence));
-        } else {
-            let remote = &mut self.remote;
-            self.store.add(deltas, |place, change, values| {
-                remote.on_change(clock, place, change, values);
-            });
-        }
-
+        self.add(from, clock, deltas);
         if let Some(finished) = self.local.on_update(from, clock) {
             let facts = ClockFacts {
+                clocks: self.stretches.take_clocks(),
                 read_fraction: self.read_fraction,
                 learning_rate_factor: self.local.learning_rate_factor(),
             };
@@ -447,6 +452,18 @@ impl Server {
                 self.remote.wish(guard.on_probed(probed));
             }
         }
+    }
+
+    /// Adds a worker's changes to the copy, unless they show that training has diverged.
+    fn add(&mut self, from: WorkerId, clock: Clock, deltas: &ShardDeltas) {
+        if let Some(divergence) = Divergence::find(from, clock, deltas, self.store.layout()) {
+            self.outputs.push_back(ServerOutput::Diverged(divergence));
+            return;
+        }
+        let remote = &mut self.remote;
+        self.store.add(deltas, |place, change, values| {
+            remote.on_change(clock, place, change, values);
+        });
     }
 
     /// Carries out what the last event has made possible: reads, the output of a ready copy, the drain and its end.
@@ -465,6 +482,7 @@ impl Server {
     /// Answers the reads that are not held back. The guard's copy is taken at a read.
     fn answer_reads(&mut self, now: Instant) {
         let (remote, store) = (&self.remote, &self.store);
+        let is_shared = self.local.clocks().len() > 1 || self.guard.is_some();
         let gate = |clock, rows: &_, waited| remote.gate(clock, rows, waited, store);
         for read in self.local.admit(now, gate) {
             let probes = self.guard.as_mut().map_or_else(Vec::new, |guard| {
@@ -475,17 +493,26 @@ impl Server {
                 guard.requests(read.worker.index, store.values())
             });
 
-            let (clock, held) = (read.clock, read.held);
-            let values = self.read_buffers.read(store, &read.rows);
-            let message = RowsRead { clock, values, held, probes };
+            // Other workers and the guard need the changes of each iteration.
+            let found = if is_shared { None } else { remote.stretch() };
+            let values = if self.stretches.answers_without_values(found) {
+                SharedValues::default()
+            } else {
+                self.read_buffers.read(store, &read.rows)
+            };
+            let (clock, held, keeps) = (read.clock, read.held, self.stretches.worker_keeps());
+            let stretch = found.map(|found| found.stretch);
+            let message = RowsRead { clock, values, held, probes, keeps, stretch };
             self.outputs.push_back(ServerOutput::ToWorker { worker: read.worker, message });
         }
     }
 
-    /// Begins the drain once the workers are at the requested clocks, and ends it once the model is drained.
+    /// Begins the drain once the workers are at the requested clocks and keep no changes, and ends it once the model is
+    /// drained.
     fn advance_drain(&mut self) {
         if let Draining::AtClocks(clocks, inactive) = &self.draining
             && clocks == self.local.clocks()
+            && !self.stretches.worker_keeps()
         {
             if let Some(guard) = &mut self.guard {
                 guard.close();
@@ -523,6 +550,7 @@ persist! {
                 copy_ready,
                 buffers: _,
                 read_buffers: _,
+                stretches: _,
             },
             walk,
             (),

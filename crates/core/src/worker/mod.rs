@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::application::{ApplicationError, Task, Work};
-use crate::node::{RowsRead, WorkerMessage};
+use crate::node::{RowsRead, Stretch, WorkerMessage};
 use crate::persist;
 use crate::store::{ShardDeltas, ShardRows};
 use crate::sync::{GuardConfig, WaitReason};
@@ -41,6 +41,21 @@ pub struct Worker {
     outputs: VecDeque<WorkerOutput>,
     held: Vec<(WaitReason, Duration)>,
     prober: Option<Prober>,
+    /// `None` if the task hands over the changes of each iteration.
+    keeping: Option<Keeping>,
+}
+
+/// How a worker that is alone with its server lets its task keep changes.
+#[derive(Debug, Default)]
+struct Keeping {
+    /// Whether the task keeps changes of finished iterations.
+    keeps: bool,
+    /// Whether the task kept changes at the current read.
+    holds: bool,
+    /// Whether the last answer had values.
+    is_fresh: bool,
+    /// Which iterations may keep their changes, as the last answer says.
+    stretch: Option<Stretch>,
 }
 
 /// An action that the driver carries out for a worker.
@@ -80,6 +95,12 @@ enum State {
     Stopped {
         reading: Option<Reading>,
     },
+    /// It has been stopped, or its task has ended, and the task hands over the changes that it keeps. No state is saved of a
+    /// worker whose task keeps changes.
+    #[serde(skip)]
+    HandingOver {
+        deltas: Option<Deltas>,
+    },
 }
 
 /// A read that not every server has answered.
@@ -113,7 +134,20 @@ impl Worker {
             owed: Clock::ZERO,
             outputs: VecDeque::new(),
             held: Vec::new(),
+            keeping: None,
         }
+    }
+
+    /// The same worker, whose task may keep its changes while the server needs none of them ([`Task::iterate_keeping`]). It
+    /// is the only worker of its data center, and in one process with the only server. A crash of the process loses what
+    /// the task has kept.
+    ///
+    /// # Panics
+    /// If the data center has several servers, or the task's iterations are run again after a crash.
+    pub fn keeping_changes(self) -> Self {
+        assert_eq!(self.layouts.len(), 1, "one server has all that a worker changes");
+        assert!(!self.task.repeats(), "a state has no changes that a task has kept");
+        Self { keeping: Some(Keeping::default()), ..self }
     }
 
     /// Begins the first iteration.
@@ -153,10 +187,14 @@ impl Worker {
         let shard = from.index();
         self.state.reading().is_some_and(|reading| {
             let layout = self.layouts.get(shard);
+            // A reply that was made before the worker has handed over lacks what it kept.
+            let holds = self.keeping.as_ref().is_some_and(|keeping| keeping.holds);
             reply.clock == self.clock
+                && (holds || !reply.keeps)
                 && layout.is_some_and(|layout| {
-                    reply.values.len() == reading.requests[shard].parameters(layout)
-                        && reply.fits(layout)
+                    let is_complete =
+                        reply.values.len() == reading.requests[shard].parameters(layout);
+                    (is_complete || reply.keeps && reply.values.is_empty()) && reply.fits(layout)
                 })
                 && !reading.replied[shard]
         })
@@ -175,7 +213,13 @@ impl Worker {
         let shard = from.index();
         assert!(!reading.replied[shard], "a server answers once");
         reading.replied[shard] = true;
-        if takes_whole(&reading.requests) {
+        let has_values = reply.keeps && reply.values.is_empty();
+        if let Some(keeping) = &mut self.keeping {
+            (keeping.is_fresh, keeping.stretch) = (!has_values, reply.stretch);
+        }
+        if has_values {
+            // They are those of the last answer.
+        } else if takes_whole(&reading.requests) {
             self.model.values = reply.values;
         } else {
             reading.requests[shard].scatter(&reply.values, &self.layouts[shard], &mut self.model);
@@ -193,7 +237,8 @@ impl Worker {
         self.compute_once_read();
     }
 
-    /// Runs the iteration on the rows read and returns the work done. [`Self::handle_computed`] then sends the deltas.
+    /// Runs the iteration on the rows read, or takes over what the task has kept, and returns the work done.
+    /// [`Self::handle_computed`] then sends the deltas.
     ///
     /// # Errors
     /// Where the task cannot go on. The worker must not be used then.
@@ -201,39 +246,66 @@ impl Worker {
     /// # Panics
     /// Unless the worker has output [`WorkerOutput::Compute`].
     pub fn compute(&mut self) -> Result<Work, ApplicationError> {
-        let State::Computing { deltas } = &mut self.state else {
+        let is_handing_over = matches!(self.state, State::HandingOver { .. });
+        let (State::Computing { deltas } | State::HandingOver { deltas }) = &mut self.state else {
             panic!("{} computes once it has read", self.id);
         };
-        let (computed, mut work) = self.task.iterate(self.clock, &self.model)?;
-        *deltas = Some(computed);
-        if self.model.values.is_shared() {
+        let mut work = Work::default();
+        let computed = if is_handing_over {
+            Some(self.task.hand_over()?)
+        } else if let Some(keeping) = &self.keeping {
+            let (is_fresh, factor) = (keeping.is_fresh, keeping.factor_at(self.clock));
+            let (computed, done) =
+                self.task.iterate_keeping(self.clock, &self.model, is_fresh, factor)?;
+            work += done;
+            computed
+        } else {
+            let (computed, done) = self.task.iterate(self.clock, &self.model)?;
+            work += done;
+            Some(computed)
+        };
+
+        let keeps = computed.is_none();
+        if let Some(keeping) = &mut self.keeping {
+            keeping.keeps = keeps;
+        }
+        *deltas = Some(computed.unwrap_or_else(|| Deltas::none(self.model.layout())));
+        if self.model.values.is_shared() && !keeps {
             // It is a server's reply, whose memory the server can use again.
             self.model.values = SharedValues::default();
         }
-        if let Some(prober) = &mut self.prober {
+        if let Some(prober) = self.prober.as_mut().filter(|_| !is_handing_over) {
             work += prober.measure(&*self.task);
         }
         Ok(work)
     }
 
-    /// Ends the iteration: outputs its deltas and begins the next iteration.
+    /// Ends the iteration: outputs its deltas and begins the next iteration. What the task has handed over ends no clock.
     ///
     /// # Panics
     /// Unless [`Self::compute`] was called before.
     pub fn handle_computed(&mut self) {
-        let State::Computing { deltas } = &mut self.state else {
+        let is_handing_over = matches!(self.state, State::HandingOver { .. });
+        let (State::Computing { deltas } | State::HandingOver { deltas }) = &mut self.state else {
             panic!("{} finishes what it computes", self.id);
         };
         let deltas = deltas.take().expect("an iteration that ran has deltas");
         let probed = self.prober.as_mut().map_or_else(Vec::new, Prober::take_measured);
+        let (clock, keeps) = (self.clock, self.keeps_changes());
         for (shard, deltas) in ShardDeltas::split(deltas, &self.layouts).into_iter().enumerate() {
-            let probed = probed.clone();
-            let (clock, learning_rate_factor) = (self.clock, self.task.learning_rate_factor());
-            let message = WorkerMessage::Update { clock, deltas, probed, learning_rate_factor };
+            let message = if is_handing_over {
+                WorkerMessage::HandOver { deltas }
+            } else {
+                let probed = probed.clone();
+                let learning_rate_factor = self.task.learning_rate_factor();
+                WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps }
+            };
             self.outputs
                 .push_back(WorkerOutput::ToServer { shard: ShardId(shard as u16), message });
         }
-        self.clock = self.clock.next();
+        if !is_handing_over {
+            self.clock = self.clock.next();
+        }
         self.begin();
     }
 
@@ -290,10 +362,12 @@ impl Worker {
         }
     }
 
-    /// Stops, unless an iteration runs. A read is suspended.
+    /// Stops, unless an iteration runs. A read is suspended, or given up for handing over what the task keeps: the answer may
+    /// wait for a round that no data center begins any more.
     fn rest(&mut self) {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Idle | State::Ended => self.stop(None),
+            State::Reading(_) if self.keeps_changes() => self.hand_over(),
             State::Reading(reading) => self.stop(Some(reading)),
             state => self.state = state,
         }
@@ -310,17 +384,28 @@ impl Worker {
         self.last.is_some_and(|last| self.clock >= last.max(self.owed))
     }
 
+    fn keeps_changes(&self) -> bool {
+        self.keeping.as_ref().is_some_and(|keeping| keeping.keeps)
+    }
+
     fn begin(&mut self) {
-        if self.is_over() {
+        let has_ended = self.last.is_none() && self.task.has_ended();
+        if (self.is_over() || has_ended) && self.keeps_changes() {
+            self.hand_over();
+        } else if self.is_over() {
             self.stop(None);
-            return;
-        }
-        if self.last.is_none() && self.task.has_ended() {
+        } else if has_ended {
             self.state = State::Ended;
             self.outputs.push_back(WorkerOutput::Ended { clock: self.clock });
-            return;
+        } else {
+            self.read();
         }
-        self.read();
+    }
+
+    /// Begins to take over what the task keeps.
+    fn hand_over(&mut self) {
+        self.state = State::HandingOver { deltas: None };
+        self.outputs.push_back(WorkerOutput::Compute);
     }
 
     fn read(&mut self) {
@@ -332,6 +417,11 @@ impl Worker {
         } else if self.model.values.is_empty() && !takes_whole(&requests) {
             self.model = Model::zeros(self.model.layout().clone());
         }
+        let holds = self.keeps_changes();
+        assert!(!holds || takes_whole(&requests), "a task that keeps changes reads all rows");
+        if let Some(keeping) = &mut self.keeping {
+            keeping.holds = holds;
+        }
         for (shard, rows) in requests.iter().enumerate() {
             let message = WorkerMessage::Read { clock: self.clock, rows: rows.clone() };
             self.outputs
@@ -339,6 +429,14 @@ impl Worker {
         }
         let replied = vec![false; requests.len()];
         self.state = State::Reading(Reading { requests, replied, held: Vec::new() });
+    }
+}
+
+impl Keeping {
+    /// What the copy moves by where the task's values move by 1, if the iteration that starts at `clock` may keep its
+    /// changes.
+    fn factor_at(&self, clock: Clock) -> Option<f32> {
+        self.stretch.filter(|stretch| clock < stretch.hands_over_at).map(|stretch| stretch.factor)
     }
 }
 
@@ -357,6 +455,7 @@ persist! {
                 outputs,
                 held,
                 prober,
+                keeping: _,
             },
             walk,
             (),
@@ -442,4 +541,190 @@ fn takes_whole(requests: &[ShardRows]) -> bool {
 
 fn total(held: &[(WaitReason, Duration)]) -> Duration {
     held.iter().map(|(_, time)| *time).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{DcId, RowSet, TableDeltas, TableLayout};
+
+    /// Changes its only parameter by 1 in each iteration, and keeps what it may.
+    struct Counting {
+        layout: Arc<ModelLayout>,
+        kept: f32,
+        ends_at: u64,
+        clock: u64,
+    }
+
+    impl Counting {
+        fn take(&mut self) -> Deltas {
+            Deltas { tables: vec![TableDeltas::all(vec![std::mem::take(&mut self.kept)])] }
+        }
+    }
+
+    impl Task for Counting {
+        fn rows(&mut self, _: Clock) -> RowSet {
+            RowSet::all(&self.layout)
+        }
+
+        fn iterate(&mut self, _: Clock, _: &Model) -> Result<(Deltas, Work), ApplicationError> {
+            panic!("the worker is alone with its server");
+        }
+
+        fn iterate_keeping(
+            &mut self,
+            clock: Clock,
+            model: &Model,
+            is_fresh: bool,
+            factor: Option<f32>,
+        ) -> Result<(Option<Deltas>, Work), ApplicationError> {
+            assert_eq!(model.values.len(), 1, "the values that were read stay at hand");
+            assert!(is_fresh || self.kept > 0.0, "values are left out while changes are kept");
+            (self.kept, self.clock) = (self.kept + 1.0, clock.0 + 1);
+            Ok((factor.is_none().then(|| self.take()), Work::default()))
+        }
+
+        fn hand_over(&mut self) -> Result<Deltas, ApplicationError> {
+            Ok(self.take())
+        }
+
+        fn repeats(&self) -> bool {
+            false
+        }
+
+        fn has_ended(&self) -> bool {
+            self.clock >= self.ends_at
+        }
+    }
+
+    /// A worker alone with its server, beside what the server answers.
+    struct Alone {
+        worker: Worker,
+        /// Whether the worker keeps changes that the server lacks.
+        keeps: bool,
+    }
+
+    impl Alone {
+        fn new(ends_at: u64) -> Self {
+            let table = TableLayout { name: "a".into(), rows: 1, width: 1 };
+            let layout = Arc::new(ModelLayout::new(vec![table]));
+            let task = Counting { layout: layout.clone(), kept: 0.0, ends_at, clock: 0 };
+            let layouts = ShardLayout::all(&layout, 1);
+            let id = WorkerId { dc: DcId(0), index: 0 };
+            let worker = Worker::new(id, layout, layouts, Box::new(task), None);
+            let mut worker = worker.keeping_changes();
+            worker.handle_start();
+            Self { worker, keeps: false }
+        }
+
+        /// The server's answer to the read at `clock`, which lets the worker keep changes up to another clock.
+        fn answer(&self, clock: Clock, hands_over_at: u64) -> RowsRead {
+            let values = if self.keeps { SharedValues::default() } else { vec![0.0].into() };
+            let stretch = Stretch { hands_over_at: Clock(hands_over_at), factor: 1.0 };
+            let (held, probes, keeps, stretch) =
+                (Vec::new(), Vec::new(), self.keeps, Some(stretch));
+            RowsRead { clock, values, held, probes, keeps, stretch }
+        }
+
+        fn read(&mut self) -> Clock {
+            match self.worker.poll_output() {
+                Some(WorkerOutput::ToServer {
+                    message: WorkerMessage::Read { clock, .. }, ..
+                }) => clock,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        /// Runs what the worker wants to run. Returns what it sends: the clock that it has finished, if it has, and the sum
+        /// of the changes.
+        fn run(&mut self) -> (Option<Clock>, f32) {
+            assert!(matches!(self.worker.poll_output(), Some(WorkerOutput::Compute)));
+            self.worker.compute().unwrap();
+            self.worker.handle_computed();
+            let Some(WorkerOutput::ToServer { message, .. }) = self.worker.poll_output() else {
+                panic!("what has run is sent");
+            };
+            let (clock, keeps, deltas) = match message {
+                WorkerMessage::Update { clock, keeps, deltas, .. } => (Some(clock), keeps, deltas),
+                WorkerMessage::HandOver { deltas } => (None, false, deltas),
+                other => panic!("{other:?}"),
+            };
+            self.keeps = keeps;
+            (clock, deltas.tables().map(|(_, changes)| changes.values.iter().sum::<f32>()).sum())
+        }
+
+        /// Answers the read of a worker, and runs the iteration. Returns what it hands over.
+        fn turn(&mut self, hands_over_at: u64) -> f32 {
+            let clock = self.read();
+            let answer = self.answer(clock, hands_over_at);
+            assert!(self.worker.expects(ShardId(0), &answer));
+            self.worker.handle_rows(ShardId(0), answer);
+            let (finished, changes) = self.run();
+            assert_eq!(finished, Some(clock));
+            changes
+        }
+
+        fn stopped(&mut self) -> Option<u64> {
+            match self.worker.poll_output() {
+                Some(WorkerOutput::Stopped { clock }) => Some(clock.0),
+                _ => None,
+            }
+        }
+    }
+
+    #[test]
+    fn changes_are_kept_until_the_clock_that_hands_them_over() {
+        let mut alone = Alone::new(u64::MAX);
+        assert_eq!([2, 2, 2, 5, 5].map(|at| alone.turn(at)), [0.0, 0.0, 3.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_worker_that_is_stopped_hands_over_what_it_has_kept_without_another_clock_or_answer() {
+        let mut alone = Alone::new(u64::MAX);
+        assert_eq!([9, 9].map(|at| alone.turn(at)), [0.0; 2]);
+        assert_eq!(alone.read(), Clock(2));
+        alone.worker.handle_stop(Clock(2));
+        assert_eq!(alone.run(), (None, 2.0));
+        assert_eq!(alone.stopped(), Some(2));
+    }
+
+    #[test]
+    fn a_worker_that_is_stopped_while_it_computes_hands_over_after_it() {
+        let mut alone = Alone::new(u64::MAX);
+        let clock = alone.read();
+        let answer = alone.answer(clock, 9);
+        alone.worker.handle_rows(ShardId(0), answer);
+        alone.worker.handle_stop(Clock(0));
+        assert_eq!(alone.run(), (Some(clock), 0.0));
+        assert_eq!(alone.run(), (None, 1.0));
+        assert_eq!(alone.stopped(), Some(1));
+    }
+
+    /// The answer to the read that was given up lacks what was kept. A worker that took it would lose that.
+    #[test]
+    fn a_worker_that_goes_on_after_it_has_handed_over_reads_again() {
+        let mut alone = Alone::new(u64::MAX);
+        assert_eq!(alone.turn(9), 0.0);
+        let clock = alone.read();
+        let mut early = alone.answer(clock, 9);
+        alone.worker.handle_stop(Clock(1));
+        assert_eq!(alone.run(), (None, 1.0));
+        assert_eq!(alone.stopped(), Some(1));
+        alone.worker.handle_stop(Clock(2));
+        assert!(!alone.worker.expects(ShardId(0), &early));
+        early.values = vec![0.0].into();
+        assert!(!alone.worker.expects(ShardId(0), &early));
+        assert_eq!(alone.turn(9), 0.0);
+        assert_eq!(alone.run(), (None, 1.0));
+        assert_eq!(alone.stopped(), Some(2));
+    }
+
+    #[test]
+    fn a_task_that_ends_hands_over_what_it_has_kept_before_the_worker_says_so() {
+        let mut alone = Alone::new(2);
+        assert_eq!([9, 9].map(|at| alone.turn(at)), [0.0; 2]);
+        assert_eq!(alone.run(), (None, 2.0));
+        let ended = alone.worker.poll_output();
+        assert!(matches!(ended, Some(WorkerOutput::Ended { clock: Clock(2) })), "{ended:?}");
+    }
 }

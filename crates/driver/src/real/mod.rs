@@ -556,7 +556,16 @@ async fn run_server_and_worker(
     let working = async {
         let (Some(id), Some(context)) = (worker, context.clone()) else { return Ok(Exit::Over) };
         let layouts = blueprint.layouts().to_vec();
-        let machine = blueprint.worker(id);
+        let mut machine = blueprint.worker(id);
+        let is_alone = plan.topology.dc(id.dc).workers == 1 && layouts.len() == 1;
+        // A state on disk is to have what the worker has changed.
+        if is_alone
+            && near_server.is_some()
+            && node_config.state_dir.is_none()
+            && !machine.repeats()
+        {
+            machine = machine.keeping_changes();
+        }
         let evaluating = Evaluating::new(application.clone(), blueprint, id);
         work(context, (machine, evaluating), layouts, &node_config, cost_of(plan), near_server)
             .await

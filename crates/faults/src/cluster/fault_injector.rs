@@ -334,7 +334,7 @@ impl FaultInjector {
         layout: &ShardLayout,
     ) -> WorkerMessage {
         match message {
-            WorkerMessage::Update { clock, deltas, probed, learning_rate_factor }
+            WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps }
                 if self.rejoined.remove(&(server, worker)) =>
             {
                 let mut tables: Vec<_> = deltas.tables().map(|(_, table)| table.clone()).collect();
@@ -342,7 +342,7 @@ impl FaultInjector {
                 values.for_each(|value| *value *= 2.0);
                 let doubled = ShardDeltas::checked(Deltas { tables }, layout);
                 let deltas = doubled.unwrap_or(deltas);
-                WorkerMessage::Update { clock, deltas, probed, learning_rate_factor }
+                WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps }
             }
             message => message,
         }

@@ -131,6 +131,7 @@ impl Schedule<'_> {
             return Ok(());
         }
         match message {
+            WorkerMessage::HandOver { .. } => {}
             WorkerMessage::Reset => self.see(Seen::WorkerReset { server: id, worker: from })?,
             WorkerMessage::Read { clock, rows } => {
                 self.see(Seen::Asked { server: id, worker: from, clock, rows: &rows })?;

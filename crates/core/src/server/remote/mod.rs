@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::codec::Changes;
-use crate::node::Lane;
+use crate::node::{Lane, Stretch};
 use crate::server::TimeoutReason;
 use crate::server::blocks::DrainMethod;
 use crate::server::config::ServerConfig;
@@ -49,10 +49,20 @@ pub(super) fn remote_model(config: &ServerConfig, store: &ShardStore) -> Box<dyn
 /// What the workers of a data center have done in a clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockFacts {
+    /// The number of clocks whose changes have been received since the clock before. 0 if a worker keeps them.
+    pub(super) clocks: u64,
     /// The share of the shard, 0 to 1, that a worker reads in a clock.
     pub(super) read_fraction: f64,
     /// The learning rate divided by the largest so far, 0 to 1, if workers report it.
     pub(super) learning_rate_factor: Option<f64>,
+}
+
+/// Iterations whose changes a remote model needs together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RemoteStretch {
+    pub(super) stretch: Stretch,
+    /// How often others than this data center's workers have changed its copy.
+    pub(super) changes_of_others: u64,
 }
 
 /// One server's part of a remote model.
@@ -279,6 +289,12 @@ pub(super) trait RemoteModel:
     }
 
     // Queries.
+
+    /// The iterations whose changes this model needs together, where no other data center needs them before. `None` if it
+    /// needs those of each iteration.
+    fn stretch(&self) -> Option<RemoteStretch> {
+        None
+    }
 
     /// The model's name in errors.
     fn name(&self) -> &'static str;

@@ -129,6 +129,11 @@ impl Factors {
         });
     }
 
+    /// The factor of all parameters, if they are not counted.
+    pub(super) fn common(&self) -> Option<f32> {
+        self.factors.is_empty().then_some(self.common)
+    }
+
     pub(super) fn of(&self, place: usize) -> f32 {
         self.factors.get(place).copied().unwrap_or(self.common)
     }

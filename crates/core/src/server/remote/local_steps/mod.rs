@@ -16,7 +16,8 @@
 //! A worker's delta is its share of one step of all workers, so parts are added up. The factor `f` scales own changes
 //! in the copy until then. With `combine = "sum"` it is 1. With `"mean"` it is the number of all workers that change
 //! the parameter, divided by the number of those in this data center. So the copy moves as if the other workers made
-//! the same changes, and the result of the round is the mean of the copies ([`contributor_counts`]).
+//! the same changes, and the result of the round is the mean of the copies ([`contributor_counts`]). The only worker of a data
+//! center may keep its changes while no round needs them ([`Stretch`]).
 //!
 //! With a `density` below 1 a part has the largest changes alone. The rest is owed to later rounds, apart from the copy
 //! ([`error_feedback`]).
@@ -40,9 +41,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{ClockFacts, RemoteModel};
+use super::{ClockFacts, RemoteModel, RemoteStretch};
 use crate::codec::Changes;
-use crate::node::Lane;
+use crate::node::{Lane, Stretch};
 use crate::persist;
 use crate::server::TimeoutReason;
 use crate::server::blocks::sums::{Changed, Sum, add_change, add_frame};
@@ -101,6 +102,8 @@ pub(super) struct LocalSteps {
     next: Vec<Clock>,
     /// The round of the next step to receive, by fragment and home.
     due: Vec<Vec<Clock>>,
+    /// How often a step has changed the copy in this process.
+    steps_taken: u64,
     links: BTreeMap<DcId, JobLink>,
     drain: Drain,
     /// The method of the drain, once it was requested.
@@ -169,6 +172,7 @@ impl LocalSteps {
             wish: Tightness::NONE,
             tightness: Tightness::NONE,
             due: first.iter().map(|first| vec![*first; data_centers]).collect(),
+            steps_taken: 0,
             links: config.links.keys().map(|peer| (*peer, link())).collect(),
             next: first,
             drain: Drain::new(
@@ -194,12 +198,18 @@ impl RemoteModel for LocalSteps {
     }
 
     /// Begins the round of this clock, if a fragment has one.
-    fn on_clock(&mut self, now: Instant, finished: Clock, store: &mut ShardStore, _: ClockFacts) {
+    fn on_clock(
+        &mut self,
+        now: Instant,
+        finished: Clock,
+        store: &mut ShardStore,
+        facts: ClockFacts,
+    ) {
         self.pace.on_clock(now);
         for (to, link) in &mut self.links {
             let blocks = (0..self.rounds.fragments).map(|at| self.rounds.block(at, *to));
             let changes = blocks.map(|block| self.touched.count_range(block)).sum::<usize>();
-            link.stats.changes += changes as u64;
+            link.stats.changes += facts.clocks * changes as u64;
         }
         self.touched.clear();
 
@@ -347,6 +357,19 @@ impl RemoteModel for LocalSteps {
         self.next.contains(&clock.next())
     }
 
+    /// A round needs what workers have changed by the clock at which it begins. What enters the copy until then enters it
+    /// beside their changes.
+    fn stretch(&self) -> Option<RemoteStretch> {
+        // With a quorum a total can begin a round at any time.
+        if self.quorum.is_some() || self.draining.is_some() {
+            return None;
+        }
+        let next = self.next.iter().min()?;
+        let hands_over_at = Clock(next.0.saturating_sub(1));
+        let stretch = Stretch { hands_over_at, factor: self.factors.common()? };
+        Some(RemoteStretch { stretch, changes_of_others: self.steps_taken })
+    }
+
     fn name(&self) -> &'static str {
         "local-steps"
     }
@@ -394,6 +417,7 @@ persist! {
                 tightness,
                 next,
                 due,
+                steps_taken: _,
                 links,
                 drain,
                 draining,
@@ -749,6 +773,7 @@ impl LocalSteps {
             }
         }
         self.pace.on_corrected(fragment, correction);
+        self.steps_taken += 1;
 
         let after = self.rounds.after(clock);
         self.due[fragment][home.index()] = after;

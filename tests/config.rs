@@ -22,7 +22,7 @@ fn load(path: &str, settings: &[&str]) -> Plan {
 
 #[test]
 fn every_shipped_run_file_is_good() {
-    for entry in std::fs::read_dir("config/run").unwrap() {
+    for entry in fs::read_dir("config/run").unwrap() {
         let path = entry.unwrap().path();
         let plan = load(path.to_str().unwrap(), &[]);
         assert_eq!(Some(plan.name.as_str()), path.file_stem().and_then(|stem| stem.to_str()));
@@ -31,7 +31,7 @@ fn every_shipped_run_file_is_good() {
 
 #[test]
 fn every_shipped_topology_is_known_by_its_name() {
-    let mut files: Vec<String> = std::fs::read_dir("config/topology")
+    let mut files: Vec<String> = fs::read_dir("config/topology")
         .unwrap()
         .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
         .collect();

@@ -184,7 +184,8 @@ fn finish(
     let Outcome { summary, progress, highlights, .. } = &outcome;
     directory.write_model(&outcome.model_files(plan))?;
     let written = write_run(directory, &plan.to_toml(), progress, summary, highlights);
-    written.and(unwritten.map_or(Ok(()), Err)).map_err(|error| unreported(directory, error))?;
+    let written = written.and_then(|()| unwritten.map_or(Ok(()), Err));
+    written.map_err(|error| unreported(directory, error))?;
     outcome.check().map_err(Failure::run)?;
     Ok(outcome)
 }

@@ -61,7 +61,9 @@ pub(super) fn at_once<J: Send, R: Send>(
                 Err(panic) => resume_unwind(panic),
             }
         }
-        failure = first.or(failure.take());
+        if first.is_some() {
+            failure = first;
+        }
     });
     (found, failure)
 }

@@ -1,6 +1,7 @@
 //! `gaia compare --seeds N`: the whole comparison, once for each seed.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -106,10 +107,9 @@ fn built(
 ) -> Result<Built, Failure> {
     let mut built = Built::new();
     for plan in runs_of(plan) {
-        let homes = plan.data_homes();
-        if !built.contains_key(&homes) {
+        if let Entry::Vacant(place) = built.entry(plan.data_homes()) {
             let application = build_with(applications, plan, 0..plan.topology.workers());
-            built.insert(homes, application.map_err(|error| Failure::data(error, file))?);
+            place.insert(application.map_err(|error| Failure::data(error, file))?);
         }
     }
     Ok(built)

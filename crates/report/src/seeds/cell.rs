@@ -54,7 +54,7 @@ impl<'a> SeedCell<'a> {
     /// The runs of this cell and of another with the same seed.
     pub(crate) fn paired<'b>(
         &'b self,
-        other: &'b SeedCell<'a>,
+        other: &'b Self,
     ) -> impl Iterator<Item = (&'a CompareRow, &'a CompareRow)> + 'b {
         self.runs.iter().filter_map(|(seed, run)| {
             let (_, there) = other.runs.iter().find(|(there, _)| there == seed)?;

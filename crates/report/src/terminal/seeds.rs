@@ -7,7 +7,7 @@ use console::Alignment;
 use super::comparison::wan_heading;
 use super::lines::{line, short_seconds};
 use super::paint::Paint;
-use crate::seeds::{SeededComparison, Spread, SpreadRow, seed_verdicts};
+use crate::seeds::{SeedCell, SeededComparison, Spread, SpreadRow, seed_verdicts};
 use crate::text::phrases::{range, seeds as seeds_said, trained_on};
 use crate::text::{TextTable, WIDTH, fitted, numbers, plain, wrapped};
 
@@ -18,7 +18,7 @@ use crate::text::{TextTable, WIDTH, fitted, numbers, plain, wrapped};
 pub fn seeds_block(seeds: &SeededComparison, page: Option<&Path>, paint: Paint) -> String {
     let mut block = String::new();
     let cells = seeds.cells();
-    let Some(first) = cells.first().map(|cell| cell.first()) else { return block };
+    let Some(first) = cells.first().map(SeedCell::first) else { return block };
 
     let seeds_said = seeds_said(&seeds.seeds());
     if let [one] = cells.as_slice() {
@@ -108,7 +108,7 @@ fn figures_of_all(block: &mut String, seeds: &SeededComparison, paint: Paint) {
         ("blocked", right),
     ]);
     for row in &rows {
-        let bounds: [(String, fn(&Spread) -> Option<f64>); 3] = [
+        let bounds: [(String, Bound); 3] = [
             (format!("  {}", row.remote_sync), |spread| spread.median),
             ("    lowest".into(), |spread| spread.low),
             ("    highest".into(), |spread| spread.high),
@@ -146,6 +146,9 @@ fn figures_of_all(block: &mut String, seeds: &SeededComparison, paint: Paint) {
     line(block, "");
     line(block, &paint.dim("blocked: worker-seconds that reads were held back"));
 }
+
+/// One of the three values of a spread.
+type Bound = fn(&Spread) -> Option<f64>;
 
 /// The longest of some times, in seconds.
 fn longest<'a>(times: impl IntoIterator<Item = &'a Spread>) -> f64 {

@@ -47,6 +47,7 @@ fn matrix_factorization(criterion: &mut Criterion) {
                         &user_rates,
                         &mut item_rows,
                         &item_rates,
+                        0.2,
                     );
                 });
             },

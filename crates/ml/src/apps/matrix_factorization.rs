@@ -7,7 +7,8 @@
 //! Deltas of all workers are added, not averaged. A row that many workers walk over in the same clock would
 //! overshoot: with rate η and `n` ratings of the row in the clock, workers together move it by up to `η·n`
 //! times the distance to its optimum, which diverges above 2. So the learning rate of each row is capped
-//! such that `η·n` stays below `row_step_max`; `n` comes from the row's count in all data.
+//! such that `η·n` stays below `row_step_max`; `n` comes from the row's count in all data. That is the way to the optimum
+//! beside rows of unit norm. Beside longer ones, as ratings of a wide range need, rates fall with the squared norm.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -434,6 +435,7 @@ impl Task for Descent {
             &self.users.rates(&shared.user_rates, factor),
             &mut items,
             &self.items.rates(&shared.item_rates, factor),
+            factor * config.learning_rate.max(config.row_step_max) as f32,
         );
         self.users.subtract(model, USERS, &mut users);
         self.items.subtract(model, ITEMS, &mut items);

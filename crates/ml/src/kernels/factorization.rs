@@ -34,6 +34,10 @@ pub fn predict(user: &[f32], item: &[f32], rank: usize) -> f32 {
 /// `users` and `items` hold whole rows of `width` values, `user_rates` and `item_rates` one learning rate a
 /// row. Rows are `rank` factors and, where `width` is `rank + 1`, a bias.
 ///
+/// The curvature of a rating's error in the factors of one row is the squared norm of the other row's. Where `step_max` times
+/// it is above 1, the rate is divided by that product: `step_max` is what all steps on a row in one clock add up to, and
+/// more than the way to the optimum would overshoot it. Ratings of 0 to 100 need rows of large norms.
+///
 /// # Panics
 ///
 /// Where a rating names a row that is not there.
@@ -47,6 +51,7 @@ pub fn descend(
     user_rates: &[f32],
     items: &mut [f32],
     item_rates: &[f32],
+    step_max: f32,
 ) {
     assert!(rank == width || rank + 1 == width);
     vectorized(|| {
@@ -55,18 +60,18 @@ pub fn descend(
             let user_row = &mut users[user * width..(user + 1) * width];
             let item_row = &mut items[item * width..(item + 1) * width];
             let error = rating.value - predict(user_row, item_row, rank);
+            let user_rate = user_rates[user] / overshoot(&item_row[..rank], step_max);
+            let item_rate = item_rates[item] / overshoot(&user_row[..rank], step_max);
 
-            step(
-                user_row,
-                item_row,
-                rank,
-                error,
-                regularization,
-                user_rates[user],
-                item_rates[item],
-            );
+            step(user_row, item_row, rank, error, regularization, user_rate, item_rate);
         }
     });
+}
+
+/// How many times the way to the optimum steps of `step_max` go beside these factors, at least 1.
+#[inline(always)]
+fn overshoot(factors: &[f32], step_max: f32) -> f32 {
+    (step_max * dot_lanes(factors, factors)).max(1.0)
 }
 
 #[inline(always)]
@@ -108,7 +113,7 @@ mod tests {
             let (user, item) = start.split_at(width);
             let (mut users, mut items) = (user.to_vec(), item.to_vec());
             let rating = Rating { user: 0, item: 0, value: 1.25 };
-            descend(&[rating], rank, width, 0.1, &mut users, &[0.01], &mut items, &[0.02]);
+            descend(&[rating], rank, width, 0.1, &mut users, &[0.01], &mut items, &[0.02], 0.2);
             let error = 1.25 - predict(user, item, rank);
             for at in 0..width {
                 let (to_user, to_item) = if at < rank { (item[at], user[at]) } else { (1.0, 1.0) };
@@ -118,5 +123,13 @@ mod tests {
                 assert!((items[at] - item[at] - item_step).abs() < 1e-6);
             }
         }
+    }
+
+    #[test]
+    fn beside_a_row_of_large_norm_a_step_ends_at_the_optimum_and_not_beyond() {
+        let (mut users, mut items) = (vec![1.0, 0.0], vec![0.0, 100.0]);
+        let rating = Rating { user: 0, item: 0, value: 50.0 };
+        descend(&[rating], 2, 2, 0.0, &mut users, &[0.5], &mut items, &[0.0], 0.5);
+        assert!((predict(&users, &items, 2) - 50.0).abs() < 1e-3);
     }
 }

@@ -43,7 +43,7 @@ fn softmax_regression_comes_near_the_best_answer() {
 
 #[test]
 fn a_perceptron_learns_its_teacher() {
-    let config = PerceptronConfig { learning_rate: 1.0, ..Default::default() };
+    let config = PerceptronConfig { learning_rate: Some(1.0), ..Default::default() };
     let generator = &config.data.synthetic;
     let best = gaia_data::synthetic::teacher(generator, 0.1, generator_seed()).best_accuracy;
     let reached = train(&AppConfig::Perceptron(config), &[2, 2, 2], 500);
@@ -70,7 +70,7 @@ fn a_convolutional_network_finds_patterns_that_a_linear_model_does_not() {
 
 #[test]
 fn logistic_regression_comes_near_the_planted_weights() {
-    let config = LogisticRegressionConfig { learning_rate: 5.0, ..Default::default() };
+    let config = LogisticRegressionConfig { learning_rate: Some(5.0), ..Default::default() };
     let generator = &config.data.synthetic;
     let best = gaia_data::synthetic::planted(generator, 0.1, generator_seed()).best_accuracy;
     let reached = train(&AppConfig::LogisticRegression(config), &[2, 2, 2], 200);
@@ -80,7 +80,7 @@ fn logistic_regression_comes_near_the_planted_weights() {
 #[test]
 fn momentum_reaches_the_same_place() {
     let config =
-        SoftmaxRegressionConfig { momentum: 0.9, learning_rate: 0.05, ..Default::default() };
+        SoftmaxRegressionConfig { momentum: 0.9, learning_rate: Some(0.05), ..Default::default() };
     let [plain, config] = [Default::default(), config].map(AppConfig::SoftmaxRegression);
     assert_eq!([&plain, &config].map(|config| build(config, &[1]).momentum()), [0.0, 0.9]);
     let plain = train(&plain, &[2, 2, 2], 200);
@@ -188,8 +188,11 @@ fn handwritten_digits_are_read_by_softmax_regression() {
 #[test]
 fn handwritten_digits_are_read_better_by_a_convolutional_network() {
     let Some(path) = real_data("mnist") else { return };
-    let mut config =
-        ConvolutionalNetworkConfig { learning_rate: 0.05, momentum: 0.9, ..Default::default() };
+    let mut config = ConvolutionalNetworkConfig {
+        learning_rate: Some(0.05),
+        momentum: 0.9,
+        ..Default::default()
+    };
     config.data.source = ImageSource::Idx;
     config.data.path = Some(path);
     let reached = train(&AppConfig::ConvolutionalNetwork(config), &[2, 2, 2], 200);

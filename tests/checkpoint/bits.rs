@@ -5,7 +5,7 @@ use tempfile::tempdir;
 
 use super::training::Training;
 
-const APPS: [(&str, &str); 6] = [
+const APPS: [(&str, &str); 8] = [
     (
         "matrix factorisation",
         "[app]\nkind = \"matrix-factorization\"\nrank = 3\nclocks_per_pass = 4\n\
@@ -34,6 +34,16 @@ const APPS: [(&str, &str); 6] = [
         "topic model",
         "[app]\nkind = \"topic-model\"\ntopics = 4\nclocks_per_pass = 3\n\
          data.synthetic = { documents = 60, vocabulary = 40, topics = 4, length = 20 }",
+    ),
+    (
+        "logistic regression with AdaGrad",
+        "[app]\nkind = \"logistic-regression\"\nbatch = 16\noptimizer = \"adagrad\"\n\
+         data.synthetic.examples = 600",
+    ),
+    (
+        "softmax regression with Adam",
+        "[app]\nkind = \"softmax-regression\"\nbatch = 8\noptimizer = \"adam\"\nwarm_up = 3\n\
+         data.synthetic = { classes = 3, features = 12, examples = 400, separation = 3.5 }",
     ),
 ];
 
@@ -123,6 +133,16 @@ fn a_convolutional_network_goes_on_to_the_bit() {
 #[test]
 fn a_topic_model_goes_on_to_the_bit() {
     check_app(5);
+}
+
+#[test]
+fn squares_of_adagrad_go_on_to_the_bit() {
+    check_app(6);
+}
+
+#[test]
+fn squares_and_means_of_adam_go_on_to_the_bit() {
+    check_app(7);
 }
 
 #[test]

@@ -30,8 +30,8 @@ fn softmax_regression_descends_its_gradient() {
     let data = dense(60, 7, 4);
     let config = SoftmaxRegressionConfig {
         batch: 20,
-        learning_rate: RATE,
-        learning_rate_decay: RateDecay::None,
+        learning_rate: Some(RATE),
+        learning_rate_decay: Some(RateDecay::None),
         weight_decay: 0.3,
         ..Default::default()
     };
@@ -46,8 +46,8 @@ fn perceptrons_descend_their_gradient() {
         let config = PerceptronConfig {
             hidden: hidden.clone(),
             batch: 20,
-            learning_rate: RATE,
-            learning_rate_decay: RateDecay::None,
+            learning_rate: Some(RATE),
+            learning_rate_decay: Some(RateDecay::None),
             weight_decay: 0.1,
             ..Default::default()
         };
@@ -77,8 +77,8 @@ fn convolutional_networks_descend_their_gradient() {
             groups: 2,
             hidden,
             batch: 2,
-            learning_rate: RATE,
-            learning_rate_decay: RateDecay::None,
+            learning_rate: Some(RATE),
+            learning_rate_decay: Some(RateDecay::None),
             momentum: 0.0,
             weight_decay: 0.1,
             ..Default::default()
@@ -99,8 +99,8 @@ fn logistic_regression_descends_its_gradient() {
     }
     let config = LogisticRegressionConfig {
         batch: 20,
-        learning_rate: RATE,
-        learning_rate_decay: RateDecay::None,
+        learning_rate: Some(RATE),
+        learning_rate_decay: Some(RateDecay::None),
         regularization: 0.2,
         ..Default::default()
     };

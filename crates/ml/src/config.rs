@@ -139,6 +139,8 @@ pub enum RateDecay {
     None,
     /// η₀ ÷ √pass, passes counted from 1.
     InverseSqrtPass,
+    /// It falls in a straight line over the planned clocks of the run.
+    Linear,
 }
 
 /// A setting of the right type with a value that is not allowed.
@@ -173,10 +175,15 @@ impl<S: DataSource, G: Default> Default for DataConfig<S, G> {
 }
 
 impl RateDecay {
-    /// The learning rate at a clock relative to the first; `clocks_per_pass` is at least 1.
-    pub fn factor(self, clock: Clock, clocks_per_pass: u64) -> f64 {
+    /// The learning rate at a clock relative to the first; `clocks_per_pass` is at least 1, and `planned` are the clocks that
+    /// a linear decay takes. From the last of them on it stays what it is there.
+    pub fn factor(self, clock: Clock, clocks_per_pass: u64, planned: Option<u64>) -> f64 {
         match self {
             Self::None => 1.0,
+            Self::Linear => {
+                let planned = planned.unwrap_or(1).max(1);
+                (planned - clock.0.min(planned - 1)) as f64 / planned as f64
+            }
             Self::InverseSqrtPass => 1.0 / ((clock.0 / clocks_per_pass + 1) as f64).sqrt(),
         }
     }

@@ -147,6 +147,11 @@ impl<E: Examples> Divided<E> {
         }
     }
 
+    /// Into how many batches of about `batch` examples a pass of a worker is cut, at least 1.
+    pub(crate) fn batches(&self, worker: usize, batch: usize) -> u64 {
+        self.train_len(worker).div_ceil(batch).max(1) as u64
+    }
+
     /// Whether this process has the examples of all workers.
     pub(crate) fn is_whole(&self) -> bool {
         (0..self.workers()).map(|worker| self.train_len(worker)).sum::<usize>() == self.train_total

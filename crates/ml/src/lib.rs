@@ -15,6 +15,7 @@ pub mod divided;
 pub mod examples;
 pub mod kernels;
 pub mod layers;
+pub mod optimizer;
 mod pieces;
 pub mod stored;
 mod trivial;

@@ -313,7 +313,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     }
 
     let driver = sections::driver(&checks, &keys.driver)?;
-    let app = app(root)?;
+    let app = app(root, keys.stop)?;
     let topology = topology::read(sources, root)?;
     let deployment = topology::deployment(root, &topology)?;
     let local = sections::local(root)?;
@@ -372,16 +372,18 @@ fn drain(checks: &Checks<'_>, drain: DrainConfig, remote: &RemoteSync) -> Result
     Ok(())
 }
 
-/// Reads `[app]`: `kind` chooses the application, which reads the other keys. `None` where the file leaves it to code.
-fn app(root: &Node) -> Result<Option<AppConfig>, Problem> {
+/// Reads `[app]`: `kind` chooses the application, which reads the other keys. What is left out of its settings of steps follows
+/// from the stop rules. `None` where the file leaves it to code.
+fn app(root: &Node, stop: StopRules) -> Result<Option<AppConfig>, Problem> {
     if root.at(APP).is_none() {
         return Ok(None);
     }
 
     let (kind, mut keys) = sections::choice(root, APP, "kind", AppConfig::KINDS)?;
     sections::add_source(&kind, &mut keys);
-    let app = AppConfig::deserialize(&kind, &keys)
+    let mut app = AppConfig::deserialize(&kind, &keys)
         .map_err(|problem: Problem| problem.in_table(root, APP))?;
+    app.resolve_steps(stop.clocks, stop.change.is_some());
     app.validate().map_err(|wrong| {
         let help = None;
         let fault = Fault::Wrong { found: wrong.value, expected: wrong.expected, help };

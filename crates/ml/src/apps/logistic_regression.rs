@@ -3,6 +3,9 @@
 //! A delta touches only the features that its batch has, so the regularisation must not touch others
 //! either: each example pays `½ λ Σ w²` for the weights of its own features, beside `ln(1 + exp(−y·f))`. The
 //! objective is the mean of both over all examples, and frequent features are held harder.
+//!
+//! An adaptive optimizer moves the weights of the batch's features, in their standard coordinates, and the bias. Beside
+//! `weights` and `bias` the model then has the squares of their gradients and the statistics of the features.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,11 +20,15 @@ use super::visits::{Batch, Visits};
 use crate::ConfigError;
 use crate::breakdown::of_classes;
 use crate::columns::{DataSource, SparseColumns, ending};
-use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
+use crate::config::{DataConfig, RateDecay, Split, count, fits, within};
 use crate::declared::DeclaredExamples;
 use crate::divided::Divided;
 use crate::examples::SparseExamples;
-use crate::kernels::vector::softplus;
+use crate::kernels::vector::{softplus, square_norm};
+use crate::optimizer::{
+    Adaptive, DefaultRates, InputStatistics, Optimizer, STATISTICS, Schedule, Standard,
+    from_standard, steps, to_standard,
+};
 use crate::pieces::sum;
 use crate::trivial::class_frequencies;
 use gaia_core::application::{
@@ -29,7 +36,8 @@ use gaia_core::application::{
     Metric, Names, Task, TrivialPredictor, Work,
 };
 use gaia_core::types::{
-    Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
+    Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
+    TableDeltas, TableId, TableLayout, TableRows,
 };
 
 /// Settings of `kind = "logistic-regression"`.
@@ -40,10 +48,24 @@ use gaia_core::types::{
 pub struct LogisticRegressionConfig {
     /// Examples of each worker in each clock.
     pub batch: usize,
-    /// The learning rate η₀ of the mean gradient over all workers' batches, above 0 and at most 100.
-    pub learning_rate: f64,
-    /// How the learning rate falls: `inverse-sqrt-pass` or `none`.
-    pub learning_rate_decay: RateDecay,
+    /// Which steps follow from gradients: `sgd`, `adagrad` or `adam`.
+    pub optimizer: Optimizer,
+    /// The learning rate η₀ of the mean gradient over all workers' batches, above 0 and at most 100. Left out, it is that of
+    /// the optimizer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
+    /// How the learning rate falls: `inverse-sqrt-pass`, `linear` or `none`. Left out, it follows from the optimizer and the
+    /// length of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learning_rate_decay: Option<RateDecay>,
+    /// Clocks over which a linear decay falls to 0. Left out, those of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learning_rate_clocks: Option<u64>,
+    /// Clocks over which the learning rate rises to η₀; 0 is none.
+    pub warm_up: u64,
+    /// The largest Euclidean norm of a worker's gradient, above 0; left out: any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
     /// The weight λ of half the squared weights of an example's features.
     pub regularization: f64,
     /// The examples.
@@ -104,6 +126,7 @@ struct Shared {
     layout: Arc<ModelLayout>,
     examples: Divided<SparseExamples>,
     clocks_per_pass: u64,
+    schedule: Schedule,
 }
 
 struct SparseDescent {
@@ -114,6 +137,17 @@ struct SparseDescent {
     /// The features that the batch has, ascending.
     rows: Vec<u32>,
     prepared: Option<Clock>,
+    adaptive: Option<Adaptive>,
+    statistics: InputStatistics,
+}
+
+/// The gradient of a batch.
+struct Gradient {
+    /// With respect to the weight of each feature that the batch has.
+    weights: Vec<f32>,
+    bias: f32,
+    /// Features of all examples together.
+    entries: usize,
 }
 
 impl LogisticRegression {
@@ -131,17 +165,21 @@ impl LogisticRegression {
         assert!(*train_total > 0);
         assert_eq!(train.width, test.width);
 
-        let layout = Arc::new(ModelLayout::new(vec![
-            TableLayout { name: "weights".into(), rows: train.width, width: 1 },
-            TableLayout { name: "bias".into(), rows: 1, width: 1 },
-        ]));
+        let table = |name: &str, rows| TableLayout { name: name.into(), rows, width: 1 };
+        let mut tables = vec![table("weights", train.width), table("bias", 1)];
+        if config.optimizer.is_adaptive() {
+            tables.extend([table("weights.squares", train.width), table("bias.squares", 1)]);
+            tables.push(InputStatistics::layout(train.width));
+        }
+        let layout = Arc::new(ModelLayout::new(tables));
         let summary = format!(
             "logistic regression on {data}: {train_total} examples and {test_total} held out, {} features",
             train.width,
         );
         let per_clock = config.batch * examples.workers().max(1);
         let clocks_per_pass = train_total.div_ceil(per_clock).max(1) as u64;
-        let shared = Arc::new(Shared { config, layout, examples, clocks_per_pass });
+        let schedule = config.steps().schedule(clocks_per_pass);
+        let shared = Arc::new(Shared { config, layout, examples, clocks_per_pass, schedule });
 
         Self { shared, feature_names: None, summary }
     }
@@ -172,6 +210,14 @@ impl Application for LogisticRegression {
             visits: Visits::of_size(&shared.examples, worker, shared.config.batch, seed),
             rows: Vec::new(),
             prepared: None,
+            adaptive: Adaptive::new(
+                shared.config.optimizer,
+                shared.layout.tables()[..ADAPTED].iter().map(|table| table.rows),
+            ),
+            statistics: InputStatistics {
+                clocks: shared.examples.batches(worker, shared.config.batch),
+                weight: 1.0 / shared.examples.train_total as f64,
+            },
             shared,
         })
     }
@@ -224,7 +270,7 @@ impl Application for LogisticRegression {
     }
 
     fn learning_rate_factor(&self, clock: Clock) -> f64 {
-        self.shared.rate_factor(clock)
+        self.shared.schedule.reported(clock)
     }
 
     fn clocks_per_pass(&self) -> u64 {
@@ -237,12 +283,6 @@ impl Application for LogisticRegression {
 
     fn describe(&self) -> String {
         self.summary.clone()
-    }
-}
-
-impl Shared {
-    fn rate_factor(&self, clock: Clock) -> f64 {
-        self.config.learning_rate_decay.factor(clock, self.clocks_per_pass)
     }
 }
 
@@ -261,6 +301,82 @@ impl SparseDescent {
         self.rows.dedup();
         self.prepared = Some(clock);
         Ok(())
+    }
+}
+
+impl SparseDescent {
+    /// The rows of the statistics that a batch needs: those of its features, and the last.
+    fn input_rows(&self) -> Vec<u32> {
+        let last = self.shared.examples.train.width as u32;
+        self.rows.iter().copied().chain([last]).collect()
+    }
+
+    /// The deltas of all tables that follow from a mean gradient. `own` are the statistics of the batch, in the first pass.
+    fn adapt(
+        &mut self,
+        clock: Clock,
+        model: &Model,
+        gradient: Gradient,
+        own: Option<Vec<f32>>,
+    ) -> Vec<TableDeltas> {
+        let inputs = self.input_rows();
+        let standards = self.standards(model, &inputs, own.as_deref());
+        let Self { shared, adaptive, rows, examples_ratio, .. } = self;
+        let adaptive = adaptive.as_mut().expect("an optimizer that adapts");
+        let share = (1.0 / *examples_ratio) as f32;
+
+        let (mut weights, mut bias) = (gradient.weights, [gradient.bias]);
+        to_standard(&standards, &bias, &mut weights);
+        let of_rows: Vec<f32> =
+            rows.iter().map(|&row| model.table(WEIGHT_SQUARES)[row as usize]).collect();
+        let place = |at: usize| rows[at] as usize;
+        let weight_squares = adaptive.direct(0, place, clock, &mut weights, &of_rows, share);
+        let of_bias = model.table(BIAS_SQUARES);
+        let bias_squares = adaptive.direct(1, |at| at, clock, &mut bias, of_bias, share);
+
+        let scale = -(shared.schedule.rate(clock) as f32) * share;
+        weights.iter_mut().chain(&mut bias).for_each(|step| *step *= scale);
+        from_standard(&standards, &mut weights, &mut bias);
+
+        vec![
+            TableDeltas::listed(rows.clone(), weights),
+            TableDeltas::all(bias.to_vec()),
+            TableDeltas::listed(rows.clone(), weight_squares),
+            TableDeltas::all(bias_squares),
+            own.map_or_else(TableDeltas::none, |own| TableDeltas::listed(inputs, own)),
+        ]
+    }
+
+    /// The coordinate of each feature of the batch, from what all workers have seen and this one sees now.
+    fn standards(&self, model: &Model, inputs: &[u32], own: Option<&[f32]>) -> Vec<Standard> {
+        let curvature = self.shared.config.regularization;
+        let mut seen = Vec::with_capacity(inputs.len() * STATISTICS);
+        for &row in inputs {
+            seen.extend_from_slice(model.row(INPUTS, row as usize));
+        }
+        for (seen, own) in seen.iter_mut().zip(own.unwrap_or_default()) {
+            *seen += own;
+        }
+
+        let examples = seen[self.rows.len() * STATISTICS];
+        let rows = seen.chunks_exact(STATISTICS).take(self.rows.len());
+        rows.map(|row| Standard::of(row, examples, curvature)).collect()
+    }
+}
+
+impl InputStatistics {
+    /// What the batch adds to the statistics of its features `rows` and to the last row.
+    fn of_sparse(&self, train: &SparseExamples, batch: &[u32], rows: &[u32]) -> Vec<f32> {
+        let mut own = vec![0.0; (rows.len() + 1) * STATISTICS];
+        for &example in batch {
+            let (columns, values) = train.example(example as usize);
+            for (&column, &value) in columns.iter().zip(values) {
+                let place = rows.partition_point(|&row| row < column) * STATISTICS;
+                self.add(value, &mut own[place..place + STATISTICS]);
+            }
+        }
+        own[rows.len() * STATISTICS] = (self.weight * batch.len() as f64) as f32;
+        own
     }
 }
 
@@ -286,52 +402,48 @@ impl Task for SparseDescent {
         if let Err(error) = self.prepare(clock) {
             self.visits.fail(error);
         }
-        RowSet { tables: vec![TableRows::listed(self.rows.clone()), TableRows::All] }
+        let listed = TableRows::listed(self.rows.clone());
+        let mut tables = vec![listed.clone(), TableRows::All];
+        if self.adaptive.is_some() {
+            tables.extend([listed, TableRows::All, TableRows::listed(self.input_rows())]);
+        }
+        RowSet { tables }
     }
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
         self.prepare(clock)?;
 
-        let shared = &self.shared;
+        let shared = self.shared.clone();
         let Batch { examples: train, positions: batch, .. } =
             self.visits.batch(clock, &shared.examples.train)?;
         if batch.is_empty() {
             return Ok((Deltas::none(&shared.layout), Work::default()));
         }
 
-        let regularization = shared.config.regularization as f32;
-        let weights = model.table(WEIGHTS);
-        let mut changes = vec![0.0_f32; self.rows.len()];
-        let mut bias = 0.0_f32;
-        let mut entries = 0;
+        let mut gradient = gradient(model, train, batch, &self.rows, &shared.config);
+        let scale = 1.0 / batch.len() as f64;
+        let norm =
+            || scale * scale * (square_norm(&gradient.weights) + f64::from(gradient.bias).powi(2));
+        let clip = shared.config.steps().clip(norm);
+        let work =
+            Work { examples: batch.len() as u64, flops: FLOPS_PER_ENTRY * gradient.entries as f64 };
 
-        for &example in batch {
-            let (columns, values) = train.example(example as usize);
-            let label = train.labels[example as usize];
-            let slope = -label / (1.0 + (label * margin(model, columns, values)).exp());
-
-            for (&column, value) in columns.iter().zip(values) {
-                let place = self.rows.partition_point(|&row| row < column);
-                changes[place] += slope * value + regularization * weights[column as usize];
-            }
-
-            bias += slope;
-            entries += columns.len();
-        }
-
-        let rate = shared.config.learning_rate * shared.rate_factor(clock);
-        let scale = (-rate / (batch.len() as f64 * self.examples_ratio)) as f32;
-        changes.iter_mut().for_each(|change| *change *= scale);
-
-        let deltas = Deltas {
-            tables: vec![
-                TableDeltas::listed(self.rows.clone(), changes),
-                TableDeltas::listed(vec![0], vec![scale * bias]),
-            ],
+        let tables = if self.adaptive.is_some() {
+            let statistics = self.statistics;
+            let own = (clock.0 < statistics.clocks)
+                .then(|| statistics.of_sparse(train, batch, &self.rows));
+            gradient.scale(scale as f32 * clip);
+            self.adapt(clock, model, gradient, own)
+        } else {
+            let rate = f64::from(clip) * shared.schedule.rate(clock);
+            gradient.scale((-rate / (batch.len() as f64 * self.examples_ratio)) as f32);
+            vec![
+                TableDeltas::listed(self.rows.clone(), gradient.weights),
+                TableDeltas::listed(vec![0], vec![gradient.bias]),
+            ]
         };
 
-        let flops = FLOPS_PER_ENTRY * entries as f64;
-        Ok((deltas, Work { examples: batch.len() as u64, flops }))
+        Ok((Deltas { tables }, work))
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
@@ -347,14 +459,69 @@ impl Task for SparseDescent {
             (loss / sample.len().max(1) as f64, Work { examples: sample.len() as u64, flops })
         })
     }
+
+    fn save(&self, walk: &mut Saver<'_>) -> Saved {
+        self.adaptive.as_ref().map_or(Ok(()), |adaptive| adaptive.save(walk))
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
+        self.adaptive.as_mut().map_or(Ok(()), |adaptive| adaptive.restore(walk))
+    }
 }
+
+/// The sums over a batch whose features are `rows`.
+fn gradient(
+    model: &Model,
+    train: &SparseExamples,
+    batch: &[u32],
+    rows: &[u32],
+    config: &LogisticRegressionConfig,
+) -> Gradient {
+    let regularization = config.regularization as f32;
+    let weights = model.table(WEIGHTS);
+    let mut changes = vec![0.0_f32; rows.len()];
+    let mut bias = 0.0_f32;
+    let mut entries = 0;
+
+    for &example in batch {
+        let (columns, values) = train.example(example as usize);
+        let label = train.labels[example as usize];
+        let slope = -label / (1.0 + (label * margin(model, columns, values)).exp());
+
+        for (&column, value) in columns.iter().zip(values) {
+            let place = rows.partition_point(|&row| row < column);
+            changes[place] += slope * value + regularization * weights[column as usize];
+        }
+
+        bias += slope;
+        entries += columns.len();
+    }
+
+    Gradient { weights: changes, bias, entries }
+}
+
+impl Gradient {
+    fn scale(&mut self, scale: f32) {
+        self.weights.iter_mut().for_each(|weight| *weight *= scale);
+        self.bias *= scale;
+    }
+}
+
+steps!(
+    LogisticRegressionConfig,
+    DefaultRates { sgd: 1.0, adagrad: 1.0, adam: 0.1, reach: Some(5.0) }
+);
 
 impl Default for LogisticRegressionConfig {
     fn default() -> Self {
         Self {
             batch: 64,
-            learning_rate: 1.0,
-            learning_rate_decay: RateDecay::InverseSqrtPass,
+            optimizer: Optimizer::default(),
+            learning_rate: None,
+            learning_rate_decay: None,
+            learning_rate_clocks: None,
+            warm_up: 0,
+            clip_norm: None,
             regularization: 1e-5,
             data: DataConfig::default(),
         }
@@ -371,7 +538,7 @@ impl LogisticRegressionConfig {
     /// Checks the range of every key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         count("batch", self.batch, 1, 1 << 20)?;
-        above_zero("learning_rate", self.learning_rate, 100.0)?;
+        self.steps().validate(100.0)?;
         within("regularization", self.regularization, 0.0, 100.0)?;
         self.data.validate(&[Split::Even, Split::ByLabel])?;
         let generator = &self.data.synthetic;
@@ -409,6 +576,12 @@ fn is_right(model: &Model, data: &SparseExamples, example: usize) -> bool {
 
 const WEIGHTS: TableId = TableId(0);
 const BIAS: TableId = TableId(1);
+const WEIGHT_SQUARES: TableId = TableId(2);
+const BIAS_SQUARES: TableId = TableId(3);
+const INPUTS: TableId = TableId(4);
+
+/// The tables that an optimizer moves, which come first.
+const ADAPTED: usize = 2;
 
 /// Examples whose losses are summed as one.
 const EVALUATION_CHUNK: usize = 4096;

@@ -360,7 +360,7 @@ impl RatingTotals {
 
 impl Shared {
     fn rate_factor(&self, clock: Clock) -> f64 {
-        self.config.learning_rate_decay.factor(clock, self.config.clocks_per_pass)
+        self.config.learning_rate_decay.factor(clock, self.config.clocks_per_pass, None)
     }
 
     fn square_error(&self, model: &Model, ratings: &Ratings, at: usize) -> f64 {
@@ -535,6 +535,10 @@ impl MatrixFactorizationConfig {
         count("rank", self.rank, 1, 1024)?;
         within("regularization", self.regularization, 0.0, 100.0)?;
         above_zero("learning_rate", self.learning_rate, 1.0)?;
+        if self.learning_rate_decay == RateDecay::Linear {
+            let expected = "\"inverse-sqrt-pass\" or \"none\"";
+            return Err(ConfigError::new("learning_rate_decay", "\"linear\"", expected));
+        }
         if !(1..=CLOCKS_PER_PASS_MAX).contains(&self.clocks_per_pass) {
             let expected = format!("a whole number, 1 to {CLOCKS_PER_PASS_MAX}");
             return Err(ConfigError::new("clocks_per_pass", self.clocks_per_pass, expected));

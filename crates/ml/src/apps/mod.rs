@@ -109,6 +109,17 @@ impl AppConfig {
         }
     }
 
+    /// Puts in what is left out of the settings of steps, for a run of at most `clocks` that may end long before them or not.
+    pub fn resolve_steps(&mut self, clocks: Option<u64>, may_end_early: bool) {
+        match self {
+            Self::SoftmaxRegression(config) => config.resolve_steps(clocks, may_end_early),
+            Self::Perceptron(config) => config.resolve_steps(clocks, may_end_early),
+            Self::ConvolutionalNetwork(config) => config.resolve_steps(clocks, may_end_early),
+            Self::LogisticRegression(config) => config.resolve_steps(clocks, may_end_early),
+            Self::MatrixFactorization(_) | Self::TopicModel(_) | Self::External(_) => {}
+        }
+    }
+
     /// The same settings, wherever data files lie.
     #[must_use]
     pub fn without_paths(&self) -> Self {
@@ -273,6 +284,7 @@ mod tests {
         check("convolutional-network", "normalization = \"batch\"", "expected `none` or `group`");
         check("logistic-regression", "data.split = \"odd\"", "expected one of `even`, `by-user`");
         check("softmax-regression", "batch = -1", "expected usize");
+        check("perceptron", "optimizer = \"lamb\"", "expected one of `sgd`, `adagrad`, `adam`");
         check("bayes", "", "unknown variant `bayes`, expected one of `matrix-factorization`");
     }
 
@@ -340,6 +352,11 @@ mod tests {
                 ),
                 ("momentum = 1.0", "app.momentum is 1, expected 0 to 0.999"),
                 (
+                    "optimizer = \"adam\"\nmomentum = 0.9",
+                    "app.momentum is 0.9, expected 0 with optimizer = \"adam\"",
+                ),
+                ("clip_norm = 0.0", "app.clip_norm is 0, expected above 0 and at most 1000000"),
+                (
                     "data.synthetic.side = 4",
                     "app.data.synthetic.side is 4, expected a whole number, 5 to 1024",
                 ),
@@ -355,10 +372,25 @@ mod tests {
         ),
         (
             "logistic-regression",
-            &[(
-                "data.synthetic.features = 10",
-                "app.data.synthetic.active is 15, expected a whole number, 1 to 10",
-            )],
+            &[
+                (
+                    "data.synthetic.features = 10",
+                    "app.data.synthetic.active is 15, expected a whole number, 1 to 10",
+                ),
+                (
+                    "learning_rate = 101.0",
+                    "app.learning_rate is 101, expected above 0 and at most 100",
+                ),
+                (
+                    "learning_rate_decay = \"linear\"",
+                    "app.learning_rate_decay is \"linear\", expected another decay, or stop.clocks or learning_rate_clocks \
+                     beside it",
+                ),
+                (
+                    "learning_rate_clocks = 0",
+                    "app.learning_rate_clocks is 0, expected a whole number, 1 to 1099511627776",
+                ),
+            ],
         ),
     ];
 }

@@ -4,6 +4,9 @@
 //! A clock is one step of mini-batch gradient descent: every worker takes the mean gradient of its own
 //! batch, and `−η × gradient ÷ workers` as its delta, so that the workers' deltas add up to one step on the
 //! union of their batches. Momentum is the worker's own, over its own gradients.
+//!
+//! With an adaptive optimizer the model has the squares of all gradients behind the tables of the layers. Where the first
+//! layer is dense, its weights are moved in the standard coordinates of the inputs, whose statistics are the last table.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,12 +21,15 @@ use super::sampled::Sampled;
 use super::visits::{Batch, Visits};
 use crate::breakdown::of_classes;
 use crate::columns::{DataSource, DenseColumns, ending, named};
-use crate::config::{ConfigError, RateDecay, above_zero, count, within};
+use crate::config::{ConfigError, count, within};
 use crate::declared::DeclaredExamples;
 use crate::divided::Divided;
 use crate::examples::{DenseExamples, Shape};
-use crate::kernels::vector::axpy;
+use crate::kernels::vector::{axpy, square_norm};
 use crate::layers::{Activations, Score, Stack};
+use crate::optimizer::{
+    Adaptive, InputStatistics, STATISTICS, Schedule, Standard, Steps, from_standard, to_standard,
+};
 use crate::pieces::Piece;
 use crate::trivial::class_frequencies;
 use gaia_core::application::{
@@ -32,6 +38,7 @@ use gaia_core::application::{
 };
 use gaia_core::types::{
     Clock, Content, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
+    TableDeltas, TableId, TableLayout,
 };
 
 /// How a network learns.
@@ -39,8 +46,7 @@ use gaia_core::types::{
 pub(super) struct Training {
     /// Examples of each worker in each clock.
     pub(super) batch: usize,
-    pub(super) learning_rate: f64,
-    pub(super) learning_rate_decay: RateDecay,
+    pub(super) steps: Steps,
     pub(super) momentum: f64,
     pub(super) weight_decay: f64,
     /// About how many training examples the objective is taken over; all where `None`.
@@ -94,6 +100,11 @@ struct Shared {
     stack: Stack,
     examples: Divided<DenseExamples>,
     clocks_per_pass: u64,
+    schedule: Schedule,
+    /// The tables of the stack, and those of the optimizer behind them.
+    layout: Arc<ModelLayout>,
+    /// The weights and the bias of the first layer, where their inputs are standardised.
+    standardized: Option<(TableId, TableId)>,
 }
 
 struct GradientDescent {
@@ -104,6 +115,8 @@ struct GradientDescent {
     activations: Activations,
     /// What momentum carries on, table by table; empty without it.
     velocity: Vec<Vec<f32>>,
+    adaptive: Option<Adaptive>,
+    statistics: InputStatistics,
 }
 
 impl Network {
@@ -130,9 +143,15 @@ impl Network {
             stack.layout().parameters(),
         );
         let per_clock = training.batch * examples.workers().max(1);
+        let clocks_per_pass = train_total.div_ceil(per_clock).max(1) as u64;
+        let is_adaptive = training.steps.optimizer.is_adaptive();
+        let standardized = stack.dense_inputs().filter(|_| is_adaptive);
 
         let shared = Arc::new(Shared {
-            clocks_per_pass: train_total.div_ceil(per_clock).max(1) as u64,
+            clocks_per_pass,
+            schedule: training.steps.schedule(clocks_per_pass),
+            layout: layout(&stack, is_adaptive, standardized),
+            standardized,
             training,
             stack,
             examples,
@@ -149,7 +168,7 @@ impl Network {
 
 impl Application for Network {
     fn layout(&self) -> &Arc<ModelLayout> {
-        self.shared.stack.layout()
+        &self.shared.layout
     }
 
     fn workers(&self) -> usize {
@@ -157,14 +176,20 @@ impl Application for Network {
     }
 
     fn initial_model(&self, seed: Seed) -> Model {
-        self.shared.stack.initial_model(seed)
+        let layers = self.shared.stack.initial_model(seed);
+        let mut model = Model::zeros(self.shared.layout.clone());
+        for table in layers.layout().table_ids() {
+            model.table_mut(table).copy_from_slice(layers.table(table));
+        }
+        model
     }
 
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
         let shared = self.shared.clone();
-        let tables = self.layout().tables();
+        let tables = shared.stack.layout().tables();
+        let sizes = tables.iter().map(|table| table.rows * table.width);
         let velocity = if shared.training.momentum > 0.0 {
-            tables.iter().map(|table| vec![0.0; table.rows * table.width]).collect()
+            sizes.clone().map(|size| vec![0.0; size]).collect()
         } else {
             Vec::new()
         };
@@ -173,6 +198,11 @@ impl Application for Network {
             visits: Visits::of_size(&shared.examples, worker, shared.training.batch, seed),
             activations: Activations::default(),
             velocity,
+            adaptive: Adaptive::new(shared.training.steps.optimizer, sizes),
+            statistics: InputStatistics {
+                clocks: shared.examples.batches(worker, shared.training.batch),
+                weight: 1.0 / shared.examples.train_total as f64,
+            },
             shared,
         })
     }
@@ -228,7 +258,7 @@ impl Application for Network {
     }
 
     fn learning_rate_factor(&self, clock: Clock) -> f64 {
-        self.shared.rate_factor(clock)
+        self.shared.schedule.reported(clock)
     }
 
     fn clocks_per_pass(&self) -> u64 {
@@ -273,17 +303,17 @@ impl Network {
 
 impl Task for GradientDescent {
     fn rows(&mut self, _clock: Clock) -> RowSet {
-        RowSet::all(self.shared.stack.layout())
+        RowSet::all(&self.shared.layout)
     }
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
-        let shared = &self.shared;
-        let Shared { stack, examples, training, .. } = &**shared;
+        let shared = self.shared.clone();
+        let Shared { stack, examples, training, layout, .. } = &*shared;
         let Batch { examples: train, positions: batch, .. } =
             self.visits.batch(clock, &examples.train)?;
 
         if batch.is_empty() {
-            return Ok((Deltas::none(stack.layout()), Work::default()));
+            return Ok((Deltas::none(layout), Work::default()));
         }
 
         let mut deltas = Deltas::dense(stack.layout());
@@ -297,6 +327,27 @@ impl Task for GradientDescent {
             }
         }
 
+        let tables = &deltas.tables;
+        let norm = || tables.iter().map(|table| square_norm(&table.values)).sum();
+        let clip = training.steps.clip(norm);
+        if clip < 1.0 {
+            for value in deltas.tables.iter_mut().flat_map(|table| &mut table.values) {
+                *value *= clip;
+            }
+        }
+
+        let work = Work { examples: batch.len() as u64, flops: stack.flops() * batch.len() as f64 };
+        if self.adaptive.is_some() {
+            let own = match shared.standardized {
+                Some(_) if clock.0 < self.statistics.clocks => {
+                    Some(self.statistics.of_dense(self.activations.inputs(), batch.len()))
+                }
+                _ => None,
+            };
+            self.adapt(clock, model, &mut deltas, own);
+            return Ok((deltas, work));
+        }
+
         let momentum = training.momentum as f32;
         for (velocity, gradient) in self.velocity.iter_mut().zip(&mut deltas.tables) {
             for (velocity, gradient) in velocity.iter_mut().zip(&mut gradient.values) {
@@ -305,14 +356,12 @@ impl Task for GradientDescent {
             }
         }
 
-        let rate = training.learning_rate * shared.rate_factor(clock);
-        let scale = (-rate / self.examples_ratio) as f32;
+        let scale = (-shared.schedule.rate(clock) / self.examples_ratio) as f32;
         for value in deltas.tables.iter_mut().flat_map(|table| &mut table.values) {
             *value *= scale;
         }
 
-        let flops = stack.flops() * batch.len() as f64;
-        Ok((deltas, Work { examples: batch.len() as u64, flops }))
+        Ok((deltas, work))
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
@@ -331,14 +380,92 @@ impl Task for GradientDescent {
         for (table, velocity) in self.velocity.iter().enumerate() {
             walk.tensor(&velocity_of(table), Content::Optimizer, velocity)?;
         }
-        Ok(())
+        self.adaptive.as_ref().map_or(Ok(()), |adaptive| adaptive.save(walk))
     }
 
     fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
         for (table, velocity) in self.velocity.iter_mut().enumerate() {
             walk.tensor(&velocity_of(table), Content::Optimizer, velocity)?;
         }
-        Ok(())
+        self.adaptive.as_mut().map_or(Ok(()), |adaptive| adaptive.restore(walk))
+    }
+}
+
+impl GradientDescent {
+    /// Turns the mean gradient into the deltas of all tables. `own` are the statistics of the batch's inputs, in the first
+    /// pass.
+    fn adapt(&mut self, clock: Clock, model: &Model, deltas: &mut Deltas, own: Option<Vec<f32>>) {
+        let Self { shared, adaptive, examples_ratio, .. } = self;
+        let adaptive = adaptive.as_mut().expect("an optimizer that adapts");
+        let share = (1.0 / *examples_ratio) as f32;
+        let moved = deltas.tables.len();
+
+        let standards = shared.standards(model, own.as_deref());
+        if let Some((weights, bias)) = shared.standardized {
+            let [weights, bias] = two(&mut deltas.tables, weights, bias);
+            to_standard(&standards, &bias.values, &mut weights.values);
+        }
+
+        let scale = -(shared.schedule.rate(clock) as f32) * share;
+        for table in 0..moved {
+            let squares = model.table(squares_of(table, moved));
+            let gradient = &mut deltas.tables[table].values;
+            let change = adaptive.direct(table, |at| at, clock, gradient, squares, share);
+            gradient.iter_mut().for_each(|direction| *direction *= scale);
+            deltas.tables.push(TableDeltas::all(change));
+        }
+
+        if let Some((weights, bias)) = shared.standardized {
+            let [weights, bias] = two(&mut deltas.tables, weights, bias);
+            from_standard(&standards, &mut weights.values, &mut bias.values);
+            deltas.tables.push(own.map_or_else(TableDeltas::none, TableDeltas::all));
+        }
+    }
+}
+
+/// The deltas of two tables, of which the first comes first.
+fn two(tables: &mut [TableDeltas], first: TableId, second: TableId) -> [&mut TableDeltas; 2] {
+    let (before, from) = tables.split_at_mut(second.index());
+    [&mut before[first.index()], &mut from[0]]
+}
+
+/// The table with the squares of the gradients of a table, of which so many are moved.
+fn squares_of(table: usize, moved: usize) -> TableId {
+    TableId((moved + table) as u16)
+}
+
+/// The tables of a stack, and behind them those of an optimizer.
+fn layout(
+    stack: &Stack,
+    is_adaptive: bool,
+    standardized: Option<(TableId, TableId)>,
+) -> Arc<ModelLayout> {
+    if !is_adaptive {
+        return stack.layout().clone();
+    }
+    let layers = stack.layout().tables();
+    let squares = |table: &TableLayout| TableLayout {
+        name: format!("{}.squares", table.name),
+        ..table.clone()
+    };
+    let inputs =
+        standardized.map(|(weights, _)| InputStatistics::layout(layers[weights.index()].rows));
+    let all = layers.iter().cloned().chain(layers.iter().map(squares)).chain(inputs);
+    Arc::new(ModelLayout::new(all.collect()))
+}
+
+impl InputStatistics {
+    /// What a batch of inputs, example by example, adds to the statistics of all features and to the last row.
+    fn of_dense(&self, inputs: &[f32], examples: usize) -> Vec<f32> {
+        let features = inputs.len() / examples;
+        let mut own = vec![0.0; (features + 1) * STATISTICS];
+        for example in inputs.chunks_exact(features) {
+            for (value, row) in example.iter().zip(own.chunks_exact_mut(STATISTICS)) {
+                self.add(*value, row);
+            }
+        }
+        own[features * STATISTICS] = (self.weight * examples as f64) as f32;
+        own
     }
 }
 
@@ -357,6 +484,23 @@ pub const CLASSES: &str = "classes";
 const PASSES_PER_STEP: u64 = 3;
 
 impl Shared {
+    /// The coordinate of each input, from what all workers have seen and one sees now.
+    fn standards(&self, model: &Model, own: Option<&[f32]>) -> Vec<Standard> {
+        if self.standardized.is_none() {
+            return Vec::new();
+        }
+        let table = TableId(self.layout.tables().len() as u16 - 1);
+        let mut seen = model.table(table).to_vec();
+        for (seen, own) in seen.iter_mut().zip(own.unwrap_or_default()) {
+            *seen += own;
+        }
+
+        let (features, last) = seen.split_at(seen.len() - STATISTICS);
+        let curvature = self.training.weight_decay;
+        let rows = features.chunks_exact(STATISTICS);
+        rows.map(|row| Standard::of(row, last[0], curvature)).collect()
+    }
+
     /// The loss and the hits of a copy on examples in pieces, added piece by piece in order, and how many examples they are.
     fn score(
         &self,
@@ -372,18 +516,14 @@ impl Shared {
         }
         Ok((sum, examples as f64))
     }
-
-    fn rate_factor(&self, clock: Clock) -> f64 {
-        self.training.learning_rate_decay.factor(clock, self.clocks_per_pass)
-    }
 }
 
 impl Training {
     /// Checks the range of every key that says how a network learns.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         count("batch", self.batch, 1, 1 << 20)?;
-        above_zero("learning_rate", self.learning_rate, 100.0)?;
-        within("momentum", self.momentum, 0.0, 0.999)?;
+        self.steps.validate(100.0)?;
+        self.steps.validate_momentum(self.momentum)?;
         within("weight_decay", self.weight_decay, 0.0, 100.0)?;
         if let Some(examples) = self.evaluate_examples {
             count("evaluate_examples", examples, 1, u32::MAX as usize)?;

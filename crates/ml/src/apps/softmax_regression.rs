@@ -8,6 +8,7 @@ use crate::config::{DataConfig, RateDecay, Split, count, fits, within};
 use crate::divided::Divided;
 use crate::examples::{DenseExamples, Shape};
 use crate::layers::Builder;
+use crate::optimizer::{DefaultRates, Optimizer, steps};
 use gaia_core::types::Seed;
 
 /// Settings of `kind = "softmax-regression"`.
@@ -18,10 +19,24 @@ use gaia_core::types::Seed;
 pub struct SoftmaxRegressionConfig {
     /// Examples of each worker in each clock.
     pub batch: usize,
-    /// The learning rate η₀ of the mean gradient over all workers' batches, above 0 and at most 100.
-    pub learning_rate: f64,
-    /// How the learning rate falls: `inverse-sqrt-pass` or `none`.
-    pub learning_rate_decay: RateDecay,
+    /// Which steps follow from gradients: `sgd`, `adagrad` or `adam`.
+    pub optimizer: Optimizer,
+    /// The learning rate η₀ of the mean gradient over all workers' batches, above 0 and at most 100. Left out, it is that of
+    /// the optimizer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
+    /// How the learning rate falls: `inverse-sqrt-pass`, `linear` or `none`. Left out, it follows from the optimizer and the
+    /// length of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learning_rate_decay: Option<RateDecay>,
+    /// Clocks over which a linear decay falls to 0. Left out, those of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learning_rate_clocks: Option<u64>,
+    /// Clocks over which the learning rate rises to η₀; 0 is none.
+    pub warm_up: u64,
+    /// The largest Euclidean norm of a worker's gradient, above 0; left out: any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
     /// The share of the last step that goes into the next, 0 to below 1; kept by each worker.
     pub momentum: f64,
     /// The weight of half the squared weights in the objective.
@@ -62,12 +77,21 @@ pub fn softmax_regression(
     Network::new(config.training(), stack, examples, seed, (&name, data))
 }
 
+steps!(
+    SoftmaxRegressionConfig,
+    DefaultRates { sgd: 0.5, adagrad: 1.0, adam: 0.1, reach: Some(5.0) }
+);
+
 impl Default for SoftmaxRegressionConfig {
     fn default() -> Self {
         Self {
             batch: 32,
-            learning_rate: 0.5,
-            learning_rate_decay: RateDecay::InverseSqrtPass,
+            optimizer: Optimizer::default(),
+            learning_rate: None,
+            learning_rate_decay: None,
+            learning_rate_clocks: None,
+            warm_up: 0,
+            clip_norm: None,
             momentum: 0.0,
             weight_decay: 1e-4,
             evaluate_examples: None,
@@ -86,8 +110,7 @@ impl SoftmaxRegressionConfig {
     fn training(&self) -> Training {
         Training {
             batch: self.batch,
-            learning_rate: self.learning_rate,
-            learning_rate_decay: self.learning_rate_decay,
+            steps: self.steps(),
             momentum: self.momentum,
             weight_decay: self.weight_decay,
             evaluate_examples: self.evaluate_examples,

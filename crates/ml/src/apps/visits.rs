@@ -69,8 +69,7 @@ impl<E: Examples> Visits<E> {
 
     /// Cuts every pass into batches of about `batch` examples, at least 1.
     pub(super) fn of_size(divided: &Divided<E>, worker: usize, batch: usize, seed: Seed) -> Self {
-        let batches = divided.train_len(worker).div_ceil(batch).max(1);
-        Self::new(divided, worker, batches as u64, seed)
+        Self::new(divided, worker, divided.batches(worker, batch), seed)
     }
 
     /// The examples of one clock. `in_memory` are all that are in memory.

@@ -69,6 +69,10 @@ impl Layer for Dense {
         Some(self.weights)
     }
 
+    fn dense(&self) -> Option<(TableId, TableId)> {
+        Some((self.weights, self.bias))
+    }
+
     fn initialize(&self, model: &mut Model, scale: f64, seed: Seed) {
         draw_weights(model.table_mut(self.weights), self.inputs, scale, seed);
     }

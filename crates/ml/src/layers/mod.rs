@@ -48,6 +48,11 @@ pub trait Layer: Send + Sync {
         None
     }
 
+    /// The weights and the bias of a layer that has a row of weights for each input.
+    fn dense(&self) -> Option<(TableId, TableId)> {
+        None
+    }
+
     /// Writes the values that training starts from into the layer's tables, which are zero; weights are
     /// drawn at `scale` times their usual deviation.
     fn initialize(&self, _model: &mut Model, _scale: f64, _seed: Seed) {}

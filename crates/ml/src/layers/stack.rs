@@ -200,6 +200,11 @@ impl Stack {
         self.layers.iter().filter_map(|layer| layer.weights())
     }
 
+    /// The weights and the bias of a first layer that is dense: a row of weights for each feature of an example.
+    pub fn dense_inputs(&self) -> Option<(TableId, TableId)> {
+        self.layers.first().and_then(|layer| layer.dense())
+    }
+
     /// The sum of all squared weights.
     pub fn square_weights(&self, model: &Model) -> f64 {
         self.weights().map(|id| square_norm(model.table(id))).sum()
@@ -261,6 +266,11 @@ impl Stack {
 }
 
 impl Activations {
+    /// The inputs of the batch that was carried forward last.
+    pub fn inputs(&self) -> &[f32] {
+        &self.values[0]
+    }
+
     fn resize(&mut self, stack: &Stack, examples: usize) {
         self.rooms.resize_with(stack.layers.len(), Room::default);
         self.values.resize(stack.layers.len() + 1, Vec::new());

@@ -1,0 +1,184 @@
+//! The directions of the optimizers that divide by the squares of gradients.
+
+use super::Optimizer;
+use gaia_core::types::{Clock, Content, Restorer, Saved, Saver, StateError};
+
+/// What a worker keeps beside the squares, which are in the model.
+pub(crate) struct Adaptive {
+    rule: Rule,
+}
+
+enum Rule {
+    Adagrad,
+    /// The moving mean of this worker's gradients, table by table. It is linear, so that each worker may keep its own.
+    Adam {
+        means: Vec<Vec<f32>>,
+    },
+}
+
+impl Adaptive {
+    /// The state for tables with so many parameters. `None` for an optimizer that divides by nothing.
+    pub(crate) fn new(optimizer: Optimizer, tables: impl Iterator<Item = usize>) -> Option<Self> {
+        let rule = match optimizer {
+            Optimizer::Sgd => return None,
+            Optimizer::Adagrad => Rule::Adagrad,
+            Optimizer::Adam => Rule::Adam { means: tables.map(|size| vec![0.0; size]).collect() },
+        };
+        Some(Self { rule })
+    }
+
+    /// Turns partial derivatives of a table into directions, and returns what this worker adds to the table of their
+    /// squares. `squares` are those of the model, `place` gives the parameter that a derivative is of, and `share` is that
+    /// of the worker's examples.
+    ///
+    /// The worker's own square counts beside those of the model, so that no direction is long where the model has none
+    /// yet: at most 1 with AdaGrad.
+    pub(crate) fn direct(
+        &mut self,
+        table: usize,
+        place: impl Fn(usize) -> usize,
+        clock: Clock,
+        gradient: &mut [f32],
+        squares: &[f32],
+        share: f32,
+    ) -> Vec<f32> {
+        assert_eq!(gradient.len(), squares.len());
+        let both = gradient.iter_mut().zip(squares).enumerate();
+        match &mut self.rule {
+            Rule::Adagrad => both
+                .map(|(_, (gradient, sum))| {
+                    let square = square(*gradient);
+                    *gradient /= (sum.max(0.0) + square).sqrt() + TINY;
+                    share * square
+                })
+                .collect(),
+            Rule::Adam { means } => {
+                let means = &mut means[table];
+                let (first, second) = (seen(ADAM_MEAN, clock), seen(ADAM_SQUARES, clock));
+                both.map(|(at, (gradient, squares))| {
+                    let square = square(*gradient);
+                    let change = ADAM_SQUARES * (square - squares);
+                    let mean = &mut means[place(at)];
+                    *mean += ADAM_MEAN * (*gradient - *mean);
+                    let root = ((squares.max(0.0) * (1.0 - ADAM_SQUARES) + ADAM_SQUARES * square)
+                        / second)
+                        .sqrt();
+                    *gradient = *mean / first / (root + TINY);
+                    share * change
+                })
+                .collect()
+            }
+        }
+    }
+
+    pub(crate) fn save(&self, walk: &mut Saver<'_>) -> Saved {
+        if let Rule::Adam { means } = &self.rule {
+            for (table, mean) in means.iter().enumerate() {
+                walk.tensor(&mean_of(table), Content::Optimizer, mean)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
+        if let Rule::Adam { means } = &mut self.rule {
+            for (table, mean) in means.iter_mut().enumerate() {
+                walk.tensor(&mean_of(table), Content::Optimizer, mean)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of the moving mean of a table's gradients.
+fn mean_of(table: usize) -> String {
+    format!("mean.{table}")
+}
+
+/// A square that can be added to others.
+fn square(gradient: f32) -> f32 {
+    (gradient * gradient).min(SQUARE_MAX)
+}
+
+/// The weight of what a moving mean has seen up to a clock, where it started at 0.
+fn seen(weight: f32, clock: Clock) -> f32 {
+    let left = (1.0 - f64::from(weight)).powf(clock.0 as f64 + 1.0);
+    (1.0 - left) as f32
+}
+
+/// The weight of the latest gradient, `1 − β₁`.
+const ADAM_MEAN: f32 = 0.1;
+
+/// The weight of the latest squares, `1 − β₂`. A run has hundreds of clocks and not millions, so it forgets the large
+/// gradients of its beginning sooner than by the usual 0.001.
+const ADAM_SQUARES: f32 = 0.01;
+
+/// What is added to a root, so that a direction of nothing is nothing.
+const TINY: f32 = 1e-8;
+
+const SQUARE_MAX: f32 = 1e30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The directions of one parameter whose squares are the model's, clock by clock.
+    fn directions(optimizer: Optimizer, gradients: &[f32], share: f32) -> (Vec<f32>, f32) {
+        let mut adaptive = Adaptive::new(optimizer, [1].into_iter()).expect("it divides");
+        let mut squares = [0.0];
+        let step = |(clock, gradient): (usize, &f32)| {
+            let mut direction = [*gradient];
+            let clock = Clock(clock as u64);
+            let change = adaptive.direct(0, |at| at, clock, &mut direction, &squares, share);
+            squares[0] += change[0];
+            direction[0]
+        };
+        (gradients.iter().enumerate().map(step).collect(), squares[0])
+    }
+
+    fn assert_close(found: &[f32], expected: &[f32]) {
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
+        }
+    }
+
+    #[test]
+    fn adagrad_divides_by_the_root_of_the_sum_of_squares() {
+        let (found, squares) = directions(Optimizer::Adagrad, &[3.0, -4.0, 0.0, 12.0], 1.0);
+        assert_close(&found, &[1.0, -0.8, 0.0, 12.0 / 13.0]);
+        assert_eq!(squares, 169.0);
+    }
+
+    #[test]
+    fn adam_divides_moving_means_that_are_corrected_for_their_start() {
+        let gradients = [3.0_f32, -4.0, 0.0, 12.0];
+        let (found, _) = directions(Optimizer::Adam, &gradients, 1.0);
+        let (mut mean, mut squares) = (0.0_f64, 0.0_f64);
+        let expected = gradients.iter().zip(1..).map(|(gradient, clock)| {
+            mean = 0.9 * mean + 0.1 * f64::from(*gradient);
+            squares = 0.99 * squares + 0.01 * f64::from(gradient * gradient);
+            let corrected = squares / (1.0 - 0.99_f64.powi(clock));
+            (mean / (1.0 - 0.9_f64.powi(clock)) / corrected.sqrt()) as f32
+        });
+        assert_close(&found, &expected.collect::<Vec<f32>>());
+    }
+
+    #[test]
+    fn directions_do_not_depend_on_the_scale_of_gradients() {
+        for optimizer in [Optimizer::Adagrad, Optimizer::Adam] {
+            let gradients = [0.5, -0.25, 1.0, 0.125];
+            let scaled = gradients.map(|gradient| 1024.0 * gradient);
+            let [one, other] = [gradients, scaled].map(|all| directions(optimizer, &all, 0.25).0);
+            assert_close(&one, &other);
+        }
+    }
+
+    #[test]
+    fn nothing_and_what_overflows_give_no_direction_that_is_not_a_number() {
+        for optimizer in [Optimizer::Adagrad, Optimizer::Adam] {
+            let (found, squares) = directions(optimizer, &[0.0, 1e25, 0.0], 1.0);
+            assert!(found.iter().chain([&squares]).all(|value| value.is_finite()));
+            assert_eq!(found[0], 0.0);
+        }
+    }
+}

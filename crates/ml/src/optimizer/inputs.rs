@@ -1,0 +1,141 @@
+//! The scale of each feature, so that a step means the same in a feature of thousands and in one of thousandths.
+//!
+//! A weight of a feature `x` is moved as one of `(x − center) ÷ scale` would be. The weights themselves stay those of `x`: a
+//! model is exported, read and used as it is. This is the idea of Ross, Mineiro and Langford, *Normalized Online
+//! Learning*, UAI 2013, with a center: without one, the weights of features that are far from zero are tied to each other
+//! by the bias, and move as slowly as the slowest direction.
+//!
+//! What centers and scales follow from is summed by all workers in a table of the model, each example once, in the
+//! first pass: all workers divide by the same, and no example leaves its data center.
+
+use gaia_core::types::TableLayout;
+
+/// The table of what the examples amount to: for each feature how many of them have it, and the sums of its values and of
+/// their squares; in the last row how many they are. All as shares of the training examples of the run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InputStatistics {
+    /// Clocks of a worker in its first pass.
+    pub(crate) clocks: u64,
+    /// The weight of one example.
+    pub(crate) weight: f64,
+}
+
+/// The coordinate in which the weights of a feature are moved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Standard {
+    pub(crate) center: f32,
+    pub(crate) scale: f32,
+}
+
+impl InputStatistics {
+    /// The table for so many features.
+    pub(crate) fn layout(features: usize) -> TableLayout {
+        TableLayout { name: "inputs".into(), rows: features + 1, width: STATISTICS }
+    }
+
+    /// Adds one value to the row of its feature.
+    pub(crate) fn add(&self, value: f32, row: &mut [f32]) {
+        if value != 0.0 {
+            row[0] += self.weight as f32;
+            row[1] += (self.weight * f64::from(value)) as f32;
+            row[2] += (self.weight * f64::from(value) * f64::from(value)).min(SUM_MAX) as f32;
+        }
+    }
+}
+
+impl Standard {
+    /// The center and the scale of a feature after `examples`, the share of all that has been seen. `curvature` is that of
+    /// the regularisation.
+    ///
+    /// Features that most examples have are centered, and scaled by their standard deviation. Others are scaled by the
+    /// root mean square where they occur: a weight that is moved seldom is not moved further for it. A scale is large enough
+    /// for steps on the regularisation too, whose curvature is up to four times as much beside that of a logistic loss.
+    pub(crate) fn of(row: &[f32], examples: f32, curvature: f64) -> Self {
+        let [present, sum, squares] = [row[0], row[1], row[2]].map(f64::from);
+        let examples = f64::from(examples);
+        if present <= 0.0 || examples <= 0.0 {
+            return Self { center: 0.0, scale: 1.0 };
+        }
+
+        let (center, square) = if present > DENSE * examples {
+            let (center, square) = (sum / examples, squares / examples);
+            (center, (square - center * center).max(PRECISION * square))
+        } else {
+            (0.0, squares / present)
+        };
+        let scale = (square + 4.0 * curvature).sqrt();
+        let scale = if scale > 0.0 { scale as f32 } else { 1.0 };
+        Self { center: center as f32, scale }
+    }
+}
+
+/// Turns gradients with respect to the weights of features, a row each, into those with respect to their standard
+/// coordinates. `bias` is the gradient with respect to what is added to each output.
+pub(crate) fn to_standard(standards: &[Standard], bias: &[f32], gradient: &mut [f32]) {
+    for (standard, row) in standards.iter().zip(gradient.chunks_exact_mut(bias.len())) {
+        for (gradient, bias) in row.iter_mut().zip(bias) {
+            *gradient = (*gradient - standard.center * bias) / standard.scale;
+        }
+    }
+}
+
+/// Turns steps in standard coordinates back into those of weights and bias.
+pub(crate) fn from_standard(standards: &[Standard], step: &mut [f32], bias: &mut [f32]) {
+    for (standard, row) in standards.iter().zip(step.chunks_exact_mut(bias.len())) {
+        for (step, bias) in row.iter_mut().zip(bias.iter_mut()) {
+            *step /= standard.scale;
+            *bias -= standard.center * *step;
+        }
+    }
+}
+
+/// Values of each row.
+pub(crate) const STATISTICS: usize = 3;
+
+/// The share of the examples above which a feature is centered.
+const DENSE: f64 = 0.5;
+
+/// A variance below this share of the mean square is rounding of single precision.
+const PRECISION: f64 = 1e-5;
+
+const SUM_MAX: f64 = 1e30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standard(values: &[f32], curvature: f64) -> Standard {
+        let statistics = InputStatistics { clocks: 1, weight: 1.0 / values.len() as f64 };
+        let mut row = [0.0; STATISTICS];
+        values.iter().for_each(|&value| statistics.add(value, &mut row));
+        Standard::of(&row, 1.0, curvature)
+    }
+
+    #[test]
+    fn dense_features_are_centered_and_sparse_ones_scaled_where_they_occur() {
+        let close = |found: Standard, center: f32, scale: f32| {
+            assert!((found.center - center).abs() < 1e-3 && (found.scale - scale).abs() < 1e-3);
+        };
+        close(standard(&[99.0, 101.0, 99.0, 101.0], 0.0), 100.0, 1.0);
+        close(standard(&[0.0, 0.0, 3.0, 0.0], 0.0), 0.0, 3.0);
+        close(standard(&[0.0, 0.0, 3.0, 0.0], 4.0), 0.0, 5.0);
+        close(standard(&[0.0, 0.0], 0.0), 0.0, 1.0);
+        close(standard(&[7.0, 7.0], 0.25), 7.0, 1.0);
+    }
+
+    #[test]
+    fn a_step_there_and_back_is_one_of_centered_and_scaled_features() {
+        let standards =
+            [Standard { center: 3.0, scale: 2.0 }, Standard { center: 0.0, scale: 0.5 }];
+        let (mut gradient, bias) = ([8.0, 1.0], [2.0]);
+        to_standard(&standards, &bias, &mut gradient);
+        assert_eq!(gradient, [1.0, 2.0]);
+
+        let (mut step, mut bias) = ([1.0, 2.0], [0.0]);
+        from_standard(&standards, &mut step, &mut bias);
+        let output = |x: [f32; 2]| step[0] * x[0] + step[1] * x[1] + bias[0];
+        for x in [[5.0, 1.0], [3.0, 0.0], [-1.0, 2.0]] {
+            assert_eq!(output(x), (x[0] - 3.0) / 2.0 + 2.0 * x[1] / 0.5);
+        }
+    }
+}

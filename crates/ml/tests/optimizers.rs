@@ -1,0 +1,225 @@
+//! Built-in applications, driven by the simplest loop there is, on data that one learning rate does not fit.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use gaia_core::application::{Application, Names};
+use gaia_core::types::{Clock, Deltas, Model, Random, Seed, TableId, TableLayout};
+use gaia_ml::apps::{
+    LogisticRegression, LogisticRegressionConfig, MatrixFactorization, MatrixFactorizationConfig,
+    RatingTotals, SoftmaxRegressionConfig, softmax_regression,
+};
+use gaia_ml::divided::{Divided, Examples, Parts};
+use gaia_ml::examples::{DenseExamples, Features, Ratings, Shape, SparseExamples};
+use gaia_ml::optimizer::Optimizer;
+use rand::RngExt;
+
+const ADAPTIVE: [Optimizer; 2] = [Optimizer::Adagrad, Optimizer::Adam];
+
+#[test]
+fn adaptive_steps_do_not_depend_on_the_scale_of_dense_features() {
+    for optimizer in ADAPTIVE {
+        let objective = |scales: [f32; FEATURES], optimizer| {
+            let config = SoftmaxRegressionConfig {
+                optimizer,
+                weight_decay: 0.0,
+                learning_rate_clocks: Some(CLOCKS),
+                ..Default::default()
+            };
+            let data = dense(scales);
+            let app = softmax_regression(&config, divided(&data, false), Seed(1), "");
+            objective(&app, CLOCKS)
+        };
+        let same = objective([1.0; FEATURES], optimizer);
+        let scaled = objective(SCALES, optimizer);
+        assert!((scaled / same - 1.0).abs() < 0.01, "{optimizer:?}: {scaled} and {same}");
+        let sgd = objective(SCALES, Optimizer::Sgd);
+        assert!(sgd > 1.5 * same, "{sgd} and {same}: the scales are none that SGD can do");
+    }
+}
+
+/// Each worker has one class. Workers that divide by squares of their own would end elsewhere: their gradients differ in
+/// sign and in size.
+#[test]
+fn where_workers_see_other_labels_adaptive_steps_lead_to_the_same_place() {
+    for optimizer in ADAPTIVE {
+        let objective = |is_skewed: bool| {
+            let config = LogisticRegressionConfig {
+                optimizer,
+                learning_rate_clocks: Some(CLOCKS),
+                ..Default::default()
+            };
+            let app = LogisticRegression::new(config, divided(&sparse(), is_skewed), "");
+            objective(&app, CLOCKS)
+        };
+        let (even, skewed) = (objective(false), objective(true));
+        assert!((skewed / even - 1.0).abs() < 0.02, "{optimizer:?}: {skewed} and {even}");
+    }
+}
+
+#[test]
+fn the_first_pass_counts_each_example_once_and_no_later_one_does() {
+    let config =
+        LogisticRegressionConfig { optimizer: Optimizer::Adagrad, batch: 7, ..Default::default() };
+    let app = LogisticRegression::new(config, divided(&sparse(), false), "");
+    let first_pass = (EXAMPLES / WORKERS).div_ceil(7) as u64;
+    let statistics = |clocks| trained(&app, clocks).table(TableId(4)).to_vec();
+    let once = statistics(first_pass);
+    let examples = once[once.len() - 3];
+    assert!((examples - 1.0).abs() < 1e-3, "{examples} of all examples");
+    assert_ne!(statistics(first_pass - 1), once);
+    assert_eq!(statistics(2 * first_pass), once);
+}
+
+#[test]
+fn clipped_gradients_move_a_model_no_further_than_their_norm() {
+    for optimizer in [Optimizer::Sgd, Optimizer::Adagrad] {
+        let change = |clip_norm| {
+            let config = SoftmaxRegressionConfig {
+                optimizer,
+                learning_rate: Some(1.0),
+                clip_norm,
+                ..Default::default()
+            };
+            let app = softmax_regression(&config, divided(&dense(SCALES), false), Seed(1), "");
+            let model = trained(&app, 1);
+            let table = if optimizer == Optimizer::Sgd { 0 } else { 2 };
+            let values = model.table(TableId(table)).iter().map(|&value| f64::from(value));
+            match optimizer {
+                Optimizer::Sgd => values.map(|value| value * value).sum::<f64>().sqrt(),
+                _ => values.sum(),
+            }
+        };
+        let (free, clipped) = (change(None), change(Some(0.125)));
+        assert!(free > 0.1, "{optimizer:?}: {free}");
+        assert!(clipped < free / 4.0, "{optimizer:?}: {clipped} of {free}");
+        assert!(optimizer != Optimizer::Sgd || clipped <= 0.125, "{clipped}");
+    }
+}
+
+#[test]
+fn warmed_up_runs_begin_with_small_steps() {
+    let first = |warm_up| {
+        let config = SoftmaxRegressionConfig { warm_up, ..Default::default() };
+        let app = softmax_regression(&config, divided(&dense(SCALES), false), Seed(1), "");
+        trained(&app, 1).table(TableId(0)).to_vec()
+    };
+    let (cold, warmed) = (first(0), first(4));
+    assert!(cold.iter().zip(&warmed).all(|(cold, warmed)| cold / 4.0 == *warmed));
+}
+
+/// Rows of large norms, which ratings of a wide range need, make the steps of SGD as much larger.
+#[test]
+fn ratings_of_any_range_are_learnt_with_the_same_settings() {
+    let error = |range: f32| {
+        let mut random = Seed(3).random();
+        let mut data = Ratings { users: 60, items: 40, ..Default::default() };
+        let taste: Vec<f32> = (0..100).map(|_| random.random_range(-1.0..1.0)).collect();
+        for _ in 0..3000 {
+            let (user, item) = (random.random_range(0..60), random.random_range(0..40));
+            data.user.push(user);
+            data.item.push(item);
+            let product = taste[user as usize] * taste[60 + item as usize];
+            data.value.push(range * (0.5 + 0.5 * product));
+        }
+        let config =
+            MatrixFactorizationConfig { rank: 4, regularization: 0.0, ..Default::default() };
+        let names = [60, 40].map(|count| Names::Numbers((0..count).collect()));
+        let totals = RatingTotals::of(&data);
+        let divided = divided(&data, false);
+        let app = MatrixFactorization::new(config, divided, &totals, names, "");
+        objective(&app, 600).sqrt() / f64::from(range)
+    };
+    let (small, large) = (error(5.0), error(100.0));
+    assert!(large < 1.2 * small && large < 0.1, "{small} and {large}");
+}
+
+const CLOCKS: u64 = 400;
+const WORKERS: usize = 3;
+const EXAMPLES: usize = 600;
+const FEATURES: usize = 6;
+const SCALES: [f32; FEATURES] = [1e-3, 1e-2, 0.1, 10.0, 100.0, 1000.0];
+
+/// Noisy examples of two classes with features far from zero.
+fn dense(scales: [f32; FEATURES]) -> DenseExamples {
+    let mut random = Seed(2).random();
+    let (mut features, mut labels) = (Vec::new(), Vec::new());
+    for _ in 0..EXAMPLES {
+        let label = random.random_range(0..2);
+        for scale in scales {
+            features.push(scale * (3.0 + number(&mut random) + 0.5 * label as f32));
+        }
+        labels.push(label);
+    }
+    let shape = Shape::row(FEATURES);
+    let features = Features::Floats(features);
+    DenseExamples { shape, classes: 2, class_names: None, features, labels }
+}
+
+/// Examples with binary features, one in five of the positive class, which come first.
+fn sparse() -> SparseExamples {
+    let mut random = Seed(4).random();
+    let mut data = SparseExamples::empty(20);
+    for example in 0..EXAMPLES {
+        let is_positive = example < EXAMPLES / 5;
+        let odds = |column: u32| if is_positive && column < 8 { 0.35 } else { 0.2 };
+        let columns: Vec<u32> =
+            (0..20).filter(|&column| random.random_bool(odds(column))).collect();
+        data.push(&columns, &vec![1.0; columns.len()], if is_positive { 1.0 } else { -1.0 });
+    }
+    data
+}
+
+/// Examples in turn to all workers, or cut in their order.
+fn divided<E: Examples>(data: &E, is_skewed: bool) -> Divided<E> {
+    let count = data.len();
+    let part = |worker: usize| -> Arc<[u32]> {
+        if is_skewed {
+            (worker * count / WORKERS..(worker + 1) * count / WORKERS).map(|at| at as u32).collect()
+        } else {
+            (worker..count).step_by(WORKERS).map(|at| at as u32).collect()
+        }
+    };
+    let parts: Parts = (0..WORKERS).map(part).collect();
+    Divided::new(data.select(&(0..count as u32).collect::<Vec<u32>>()), data.select(&[0]), parts)
+}
+
+fn objective(app: &dyn Application, clocks: u64) -> f64 {
+    app.evaluate(&trained(app, clocks)).unwrap().objective
+}
+
+fn trained(app: &dyn Application, clocks: u64) -> Model {
+    let mut model = app.initial_model(Seed(5));
+    let mut tasks: Vec<_> =
+        (0..WORKERS).map(|worker| app.task(worker, Seed(6).nth(worker))).collect();
+    for clock in (0..clocks).map(Clock) {
+        let all: Vec<Deltas> = tasks
+            .iter_mut()
+            .map(|task| {
+                task.rows(clock);
+                task.iterate(clock, &model).unwrap().0
+            })
+            .collect();
+        for deltas in &all {
+            assert!(deltas.fits(app.layout()));
+            add(&mut model, deltas);
+        }
+    }
+    model
+}
+
+fn add(model: &mut Model, deltas: &Deltas) {
+    let layout = model.layout().clone();
+    for (id, table) in layout.table_ids().zip(&deltas.tables) {
+        let TableLayout { rows, width, .. } = *layout.table(id);
+        for (row, change) in table.rows.iter(rows).zip(table.values.chunks(width)) {
+            for (value, change) in model.row_mut(id, row as usize).iter_mut().zip(change) {
+                *value += change;
+            }
+        }
+    }
+}
+
+fn number(random: &mut Random) -> f32 {
+    random.random_range(-1.0..1.0)
+}

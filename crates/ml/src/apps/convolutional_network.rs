@@ -140,7 +140,7 @@ pub fn convolutional_network(
 
 steps!(
     ConvolutionalNetworkConfig,
-    DefaultRates { sgd: 0.2, adagrad: 0.03, adam: 0.003, reach: None }
+    DefaultRates { sgd: 0.2, adagrad: 0.1, adam: 0.01, reach: None }
 );
 
 impl Default for ConvolutionalNetworkConfig {

@@ -84,7 +84,7 @@ pub fn perceptron(
     Network::new(config.training(), stack, examples, seed, (&name, data))
 }
 
-steps!(PerceptronConfig, DefaultRates { sgd: 0.3, adagrad: 0.03, adam: 0.003, reach: None });
+steps!(PerceptronConfig, DefaultRates { sgd: 0.3, adagrad: 0.1, adam: 0.01, reach: None });
 
 impl Default for PerceptronConfig {
     fn default() -> Self {

@@ -43,10 +43,10 @@ impl Adaptive {
         share: f32,
     ) -> Vec<f32> {
         assert_eq!(gradient.len(), squares.len());
-        let both = gradient.iter_mut().zip(squares).enumerate();
+        let both = gradient.iter_mut().zip(squares);
         match &mut self.rule {
             Rule::Adagrad => both
-                .map(|(_, (gradient, sum))| {
+                .map(|(gradient, sum)| {
                     let square = square(*gradient);
                     *gradient /= (sum.max(0.0) + square).sqrt() + TINY;
                     share * square
@@ -55,18 +55,20 @@ impl Adaptive {
             Rule::Adam { means } => {
                 let means = &mut means[table];
                 let (first, second) = (seen(ADAM_MEAN, clock), seen(ADAM_SQUARES, clock));
-                both.map(|(at, (gradient, squares))| {
-                    let square = square(*gradient);
-                    let change = ADAM_SQUARES * (square - squares);
-                    let mean = &mut means[place(at)];
-                    *mean += ADAM_MEAN * (*gradient - *mean);
-                    let root = ((squares.max(0.0) * (1.0 - ADAM_SQUARES) + ADAM_SQUARES * square)
-                        / second)
-                        .sqrt();
-                    *gradient = *mean / first / (root + TINY);
-                    share * change
-                })
-                .collect()
+                both.enumerate()
+                    .map(|(at, (gradient, squares))| {
+                        let square = square(*gradient);
+                        let change = ADAM_SQUARES * (square - squares);
+                        let mean = &mut means[place(at)];
+                        *mean += ADAM_MEAN * (*gradient - *mean);
+                        let root = ((squares.max(0.0) * (1.0 - ADAM_SQUARES)
+                            + ADAM_SQUARES * square)
+                            / second)
+                            .sqrt();
+                        *gradient = *mean / first / (root + TINY);
+                        share * change
+                    })
+                    .collect()
             }
         }
     }

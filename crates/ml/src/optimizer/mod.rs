@@ -147,8 +147,9 @@ impl Steps {
         within("momentum", momentum, 0.0, 0.999)
     }
 
+    /// In a run of known length Adam's default is that of its `reach`.
     fn learning_rate(&self) -> f64 {
-        self.learning_rate.unwrap_or(match self.optimizer {
+        self.learning_rate.unwrap_or_else(|| match self.optimizer {
             Optimizer::Sgd => self.defaults.sgd,
             Optimizer::Adagrad => self.defaults.adagrad,
             Optimizer::Adam => match (self.defaults.reach, self.learning_rate_clocks) {

@@ -171,7 +171,9 @@ impl LogisticRegression {
             tables.extend([table("weights.squares", train.width), table("bias.squares", 1)]);
             tables.push(InputStatistics::layout(train.width));
         }
-        let layout = Arc::new(ModelLayout::new(tables));
+        let layout = ModelLayout::new(tables);
+        let statistics: Vec<TableId> = layout.table_ids().skip(ADAPTED).collect();
+        let layout = Arc::new(layout.with_statistics(statistics));
         let summary = format!(
             "logistic regression on {data}: {train_total} examples and {test_total} held out, {} features",
             train.width,

@@ -451,7 +451,9 @@ fn layout(
     let inputs =
         standardized.map(|(weights, _)| InputStatistics::layout(layers[weights.index()].rows));
     let all = layers.iter().cloned().chain(layers.iter().map(squares)).chain(inputs);
-    Arc::new(ModelLayout::new(all.collect()))
+    let layout = ModelLayout::new(all.collect());
+    let statistics: Vec<TableId> = layout.table_ids().skip(layers.len()).collect();
+    Arc::new(layout.with_statistics(statistics))
 }
 
 impl InputStatistics {

@@ -31,8 +31,9 @@ impl Adaptive {
     /// squares. `squares` are those of the model, `place` gives the parameter that a derivative is of, and `share` is that
     /// of the worker's examples.
     ///
-    /// The worker's own square counts beside those of the model, so that no direction is long where the model has none
-    /// yet: at most 1 with AdaGrad.
+    /// No direction is longer than 1. With AdaGrad that follows, since the worker's own square counts beside those of the
+    /// model. Of Adam it is the bound of Kingma and Ba (section 2.1) for these weights of means and squares. It has to be
+    /// enforced here, since squares that servers have rounded may be too small, or below 0.
     pub(crate) fn direct(
         &mut self,
         table: usize,
@@ -65,7 +66,7 @@ impl Adaptive {
                             + ADAM_SQUARES * square)
                             / second)
                             .sqrt();
-                        *gradient = *mean / first / (root + TINY);
+                        *gradient = (*mean / first / (root + TINY)).clamp(-1.0, 1.0);
                         share * change
                     })
                     .collect()
@@ -172,6 +173,18 @@ mod tests {
             let scaled = gradients.map(|gradient| 1024.0 * gradient);
             let [one, other] = [gradients, scaled].map(|all| directions(optimizer, &all, 0.25).0);
             assert_close(&one, &other);
+        }
+    }
+
+    #[test]
+    fn squares_that_are_rounded_below_zero_make_no_direction_long() {
+        for optimizer in [Optimizer::Adagrad, Optimizer::Adam] {
+            let mut adaptive = Adaptive::new(optimizer, [1].into_iter()).expect("it divides");
+            for (clock, gradient) in [(10, 1.0), (11, 1e-6), (12, 0.0)] {
+                let mut direction = [gradient];
+                adaptive.direct(0, |at| at, Clock(clock), &mut direction, &[-1e-3], 1.0);
+                assert!(direction[0].abs() <= 1.0, "{optimizer:?}: {}", direction[0]);
+            }
         }
     }
 

@@ -313,6 +313,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     }
 
     let driver = sections::driver(&checks, &keys.driver)?;
+    sections::stop(&checks, &keys.stop)?;
     let app = app(root, keys.stop)?;
     let topology = topology::read(sources, root)?;
     let deployment = topology::deployment(root, &topology)?;
@@ -325,7 +326,6 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
 
     let compute = keys.compute.check(&checks, driver, &topology)?;
     keys.evaluate.check(&checks, driver)?;
-    sections::stop(&checks, &keys.stop)?;
 
     sections::ring(&checks, &remote, &topology)?;
     drain(&checks, keys.drain, &remote)?;

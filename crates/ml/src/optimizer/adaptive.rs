@@ -32,7 +32,7 @@ impl Adaptive {
     /// of the worker's examples.
     ///
     /// No direction is longer than 1. With AdaGrad that follows, since the worker's own square counts beside those of the
-    /// model. Of Adam it is the bound of Kingma and Ba (section 2.1) for these weights of means and squares. It has to be
+    /// model, except of derivatives whose squares are too large for single precision. Of Adam it is the bound of Kingma and Ba (section 2.1) for these weights of means and squares. It has to be
     /// enforced here, since squares that servers have rounded may be too small, or below 0.
     pub(crate) fn direct(
         &mut self,
@@ -49,7 +49,8 @@ impl Adaptive {
             Rule::Adagrad => both
                 .map(|(gradient, sum)| {
                     let square = square(*gradient);
-                    *gradient /= (sum.max(0.0) + square).sqrt() + TINY;
+                    let direction = *gradient / ((sum.max(0.0) + square).sqrt() + TINY);
+                    *gradient = direction.clamp(-1.0, 1.0);
                     share * square
                 })
                 .collect(),

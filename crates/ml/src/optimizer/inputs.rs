@@ -48,21 +48,26 @@ impl Standard {
     /// the regularisation.
     ///
     /// Features that most examples have are centered, and scaled by their standard deviation. Others are scaled by the
-    /// root mean square where they occur: a weight that is moved seldom is not moved further for it. A scale is large enough
-    /// for steps on the regularisation too, whose curvature is up to four times as much beside that of a logistic loss.
+    /// root mean square where they occur: a weight that is moved seldom is not moved further for it. So are those whose
+    /// variance is lost in rounding, such as a column of ones: what is left of a gradient after centering would be rounding too.
+    /// A scale is large enough for steps on the regularisation too, whose curvature is up to four times as much beside that of
+    /// a logistic loss.
+    ///
+    /// The figures of a row may come from different moments, or rounded, where data centers exchange them apart. So they are
+    /// held to what figures of real numbers obey.
     pub(crate) fn of(row: &[f32], examples: f32, curvature: f64) -> Self {
         let [present, sum, squares] = [row[0], row[1], row[2]].map(f64::from);
-        let examples = f64::from(examples);
-        if present <= 0.0 || examples <= 0.0 {
+        if present <= 0.0 {
             return Self { center: 0.0, scale: 1.0 };
         }
 
-        let (center, square) = if present > DENSE * examples {
-            let (center, square) = (sum / examples, squares / examples);
-            (center, (square - center * center).max(PRECISION * square))
-        } else {
-            (0.0, squares / present)
-        };
+        let examples = f64::from(examples).max(present);
+        let squares = squares.max(sum * sum / present);
+        let (mean, mean_square) = (sum / examples, squares / examples);
+        let variance = mean_square - mean * mean;
+        let is_centered = present > DENSE * examples && variance > PRECISION * mean_square;
+        let (center, square) =
+            if is_centered { (mean, variance) } else { (0.0, squares / present) };
         let scale = (square + 4.0 * curvature).sqrt();
         let scale = if scale > 0.0 { scale as f32 } else { 1.0 };
         Self { center: center as f32, scale }
@@ -120,7 +125,22 @@ mod tests {
         close(standard(&[0.0, 0.0, 3.0, 0.0], 0.0), 0.0, 3.0);
         close(standard(&[0.0, 0.0, 3.0, 0.0], 4.0), 0.0, 5.0);
         close(standard(&[0.0, 0.0], 0.0), 0.0, 1.0);
-        close(standard(&[7.0, 7.0], 0.25), 7.0, 1.0);
+        close(standard(&[7.0, 7.0], 0.25), 0.0, 50.0_f32.sqrt());
+    }
+
+    #[test]
+    fn figures_that_contradict_each_other_make_no_tiny_scale() {
+        for (row, scale) in [
+            // A copy that has the sums of all, and a third of the numbers.
+            ([0.33, 650.0, 5e5], 1.1e3),
+            ([1.0, 1.0, -0.5], 1.0),
+            ([0.1, 0.1, 1e-8], 1.0),
+            ([1.0, 100.0, 9000.0], 100.0),
+        ] {
+            let found = Standard::of(&row, 0.33_f32.min(row[0]), 0.0);
+            assert!((0.9..1.2).contains(&(found.scale / scale)), "{row:?}: {}", found.scale);
+            assert_eq!(found.center, 0.0, "{row:?}");
+        }
     }
 
     #[test]

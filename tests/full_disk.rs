@@ -60,8 +60,14 @@ fn a_run_whose_page_cannot_be_written_is_kept_and_reported_later() {
     let mut names: Vec<_> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    let expect =
-        ["convergence.svg", "model.safetensors", "progress.jsonl", "run.toml", "summary.json"];
+    let expect = [
+        "convergence.svg",
+        "events.out.tfevents.gaia",
+        "model.safetensors",
+        "progress.jsonl",
+        "run.toml",
+        "summary.json",
+    ];
     assert_eq!(names, expect);
 
     let mut again = Command::new(cargo_bin("gaia"));

@@ -80,7 +80,7 @@ impl Shown {
 
     fn ask(&self, path: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         stream
     }
 

@@ -60,6 +60,10 @@ impl Application for Shrinking {
         self.workers
     }
 
+    fn deltas_are_shares(&self) -> bool {
+        self.model.deltas_are_shares()
+    }
+
     fn initial_model(&self, _: Seed) -> Model {
         self.model.initial_model(&self.layout)
     }

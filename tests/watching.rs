@@ -110,7 +110,7 @@ impl Node {
     /// The status of a page, and its body.
     fn get(&self, page: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "GET {page} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        write!(stream, "GET {page} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();

@@ -3,13 +3,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::training::live_mode;
 use super::{OutputFlags, Terminal};
 use gaia_config::{Decision, DriverKind, Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_driver::processors;
-use gaia_planner::Request;
+use gaia_planner::{Memory, Request};
 use gaia_report::plan::{PlanFile, PlanRow, Verdict};
 use gaia_report::{LiveMode, Waiting, figures};
 use gaia_telemetry::Summary;
@@ -21,8 +22,8 @@ pub(super) fn advise(
     plan: &Plan,
     application: &Arc<dyn Application>,
     summary: &Summary,
-    output: &OutputFlags,
-    terminal: &Terminal,
+    interrupted: Arc<AtomicBool>,
+    (output, terminal): (&OutputFlags, &Terminal),
 ) {
     let waited = waited_share(summary);
     let is_asked = plan.decision == Decision::Given && live_mode(output) != LiveMode::Quiet;
@@ -33,7 +34,8 @@ pub(super) fn advise(
     let waited = format!("workers waited for the WAN {:.0} % of their time", 100.0 * waited);
     let path = path.display();
     let further = format!("`gaia plan {path}` predicts what other remote models take");
-    if !is_cheap(plan, summary) {
+    let at_once = fitting(plan, application.as_ref()).min(processors());
+    if at_once == 0 || !is_cheap(plan, summary) {
         terminal.note(&format!("{waited}: {further}"));
         return;
     }
@@ -41,8 +43,8 @@ pub(super) fn advise(
     let request = Request {
         budget: BUDGET,
         target: summary.target_objective,
-        threads: processors(),
-        interrupted: None,
+        threads: at_once,
+        interrupted: Some(interrupted),
     };
     let found = {
         let _line = Waiting::new(live_mode(output), "simulates other remote models");
@@ -66,6 +68,14 @@ fn waited_share(summary: &Summary) -> f64 {
     if worker_seconds > 0.0 { waited / worker_seconds } else { 0.0 }
 }
 
+/// How many simulations of the run the free memory holds.
+fn fitting(plan: &Plan, application: &dyn Application) -> usize {
+    let parameters = application.layout().parameters();
+    let each = Memory::of(plan, parameters, application.momentum()).all;
+    let fitting = gaia_data::free_memory().and_then(|free| free.checked_div(each));
+    fitting.map_or(usize::MAX, |fitting| usize::try_from(fitting).unwrap_or(usize::MAX))
+}
+
 /// Whether the simulations take little of this machine's time beside the run itself.
 fn is_cheap(plan: &Plan, summary: &Summary) -> bool {
     // Of other drivers the time of the run does not say how long a simulation takes.
@@ -74,7 +84,7 @@ fn is_cheap(plan: &Plan, summary: &Summary) -> bool {
     }
     let clock_s = summary.wall_s / summary.clocks as f64;
     let all_s = clock_s * (CANDIDATES * BUDGET) as f64 / processors() as f64;
-    all_s < CHEAP_S.max(CHEAP_SHARE * summary.wall_s)
+    all_s < CHEAP_S.max(CHEAP_SHARE * summary.wall_s).min(CHEAP_S_MAX)
 }
 
 /// The candidate that was clearly sooner at the target than the run's own model, which may not have been there at all
@@ -117,6 +127,8 @@ const CANDIDATES: u64 = 20;
 /// What the simulations may take, in seconds of this machine, or as a share of what the run took.
 const CHEAP_S: f64 = 1.0;
 const CHEAP_SHARE: f64 = 0.1;
+/// Since candidates that are far from the target go on for longer, the simulations may take a few times as long.
+const CHEAP_S_MAX: f64 = 10.0;
 
 #[cfg(test)]
 mod tests {

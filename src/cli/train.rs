@@ -75,12 +75,13 @@ pub(super) fn train(
         terminal.note("continues from the states of its nodes");
     }
 
+    let interrupted = interrupted(applications)?;
     let started = Started {
         plan: &plan,
         application: &application,
         directory: &directory,
         shown: Shown { page: page.as_ref(), ..Shown::alone(&run.output) },
-        interrupted: interrupted(applications)?,
+        interrupted: interrupted.clone(),
         program: applications.program(),
     };
     let ending = started.carry_out(resumed)?;
@@ -90,7 +91,8 @@ pub(super) fn train(
     let done = end(ending, &directory, terminal)?;
     if done == Done::Whole && plan.driver != DriverKind::Real {
         let from = (run.file.as_path(), &file);
-        advise(from, &plan, &application, &summary, &run.output, terminal);
+        let shown = (&run.output, terminal);
+        advise(from, &plan, &application, &summary, interrupted, shown);
     }
     Ok(done)
 }

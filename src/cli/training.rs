@@ -178,11 +178,11 @@ fn finish(
     let (progress, unwritten) = recorder.finish();
     let mut outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
     outcome.summary.initial = initial;
+    directory.write_model(&outcome.model_files(plan))?;
     let model = outcome.model.as_ref().filter(|_| !application.layout().has_sparse_tables());
     outcome.summary.breakdown = model.and_then(|model| breakdown(application, model));
     outcome.summary.trivial = trivial(application, outcome.summary.metric.value);
     let Outcome { summary, progress, highlights, .. } = &outcome;
-    directory.write_model(&outcome.model_files(plan))?;
     let written = write_run(directory, &plan.to_toml(), progress, summary, highlights);
     let written = written.and_then(|()| unwritten.map_or(Ok(()), Err));
     written.map_err(|error| unreported(directory, error))?;

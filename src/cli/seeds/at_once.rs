@@ -41,8 +41,8 @@ pub(super) fn at_once<J: Send, R: Send>(
             };
 
             slots += 1;
-            let slot = Slot(sender.clone());
             let (carry_out, has_failed) = (&carry_out, &has_failed);
+            let slot = Slot { freed: sender.clone(), has_failed };
             running.push(scope.spawn(move || {
                 let _freed_at_the_end = slot;
                 let result = carry_out(prepared);
@@ -69,12 +69,18 @@ pub(super) fn at_once<J: Send, R: Send>(
 }
 
 /// The place of a job in progress, which is free when it is dropped.
-struct Slot(Sender<()>);
+struct Slot<'a> {
+    freed: Sender<()>,
+    has_failed: &'a AtomicBool,
+}
 
-impl Drop for Slot {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
+        if thread::panicking() {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
         // Nobody waits for a place once all jobs have begun.
-        let _ = self.0.send(());
+        let _ = self.freed.send(());
     }
 }
 

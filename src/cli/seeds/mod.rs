@@ -142,7 +142,10 @@ fn finish(
     let (comparisons, failure) = found;
     let seeds = SeededComparison::new(comparisons);
     if seeds.runs() > 0 {
-        write_seeds(directory, run_toml, &seeds).map_err(|error| unreported(directory, error))?;
+        let written = write_seeds(directory, run_toml, &seeds);
+        if let Err(error) = written {
+            return Err(failure.unwrap_or_else(|| unreported(directory, error)));
+        }
         let block = seeds_block(&seeds, Some(&directory.page()), Paint::for_stdout());
         terminal.line(block.trim_end());
         terminal.result(&seeds.file());
@@ -150,7 +153,9 @@ fn finish(
 
     if let Some(failure) = failure {
         let (ended, path) = (seeds.runs(), directory.path().display());
-        terminal.note(&format!("{ended} of {all} runs have ended and are kept in {path}"));
+        terminal.note(&format!(
+            "{ended} of {all} runs are reported; `gaia report {path}` finds what else has ended"
+        ));
         return Err(failure);
     }
     if interrupted.load(Ordering::Relaxed) {

@@ -6,14 +6,15 @@
 //! there are too many connections, the oldest are evicted ([`IncomingConnections`]).
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -46,6 +47,16 @@ pub struct Answer {
     status: StatusCode,
     content_type: &'static str,
     contents: Contents,
+}
+
+/// By which names requests may ask for this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hosts {
+    /// `localhost` and IP addresses. A page of another site, whose name leads to this machine, then reads nothing in a
+    /// user's browser.
+    Local,
+    /// Any, since other machines may know this one by any name.
+    Any,
 }
 
 enum Contents {
@@ -82,9 +93,24 @@ pub fn serve<S: Site>(address: SocketAddr, site: S) -> Result<SocketAddr, RealEr
         reason: error.to_string(),
     })?;
     let address = listener.local_addr()?;
+    let hosts = Hosts::of(address);
     let thread = std::thread::Builder::new().name(format!("gaia-{}", S::NAME));
-    thread.spawn(move || runtime.block_on(answer_all(listener, site)))?;
+    thread.spawn(move || runtime.block_on(answer_all(listener, site, hosts)))?;
     Ok(address)
+}
+
+impl Hosts {
+    fn of(address: SocketAddr) -> Self {
+        if address.ip().is_loopback() { Self::Local } else { Self::Any }
+    }
+
+    /// Whether a request with this header is answered. Without one it is from no browser.
+    fn include(self, host: Option<&HeaderValue>) -> bool {
+        let (Self::Local, Some(host)) = (self, host) else { return true };
+        let Ok(authority) = Authority::try_from(host.as_bytes()) else { return false };
+        let name = authority.host().trim_matches(['[', ']']);
+        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    }
 }
 
 impl Answer {
@@ -166,7 +192,7 @@ impl Body for Sent {
     }
 }
 
-pub(super) async fn answer_all<S: Site>(listener: TcpListener, site: S) {
+pub(super) async fn answer_all<S: Site>(listener: TcpListener, site: S, hosts: Hosts) {
     let incoming = IncomingConnections::new(CALLERS_MAX);
     let complaints = LogThrottle::default();
     loop {
@@ -191,17 +217,21 @@ pub(super) async fn answer_all<S: Site>(listener: TcpListener, site: S) {
             tokio::select! {
                 biased;
                 () = connection.evicted() => {}
-                () = converse(stream, &site) => {}
+                () = converse(stream, &site, hosts) => {}
             }
         });
     }
 }
 
 /// Answers one request, and closes the connection. Closes it early if the caller is too slow.
-pub(super) async fn converse<S: Site>(stream: impl AsyncRead + AsyncWrite + Unpin, site: &S) {
+pub(super) async fn converse<S: Site>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    site: &S,
+    hosts: Hosts,
+) {
     let has_events = AtomicBool::new(false);
     let service = service_fn(async |request| {
-        let answer = answer(&request, site);
+        let answer = answer(&request, site, hosts);
         has_events.store(matches!(answer.body(), Sent::Events(_)), Ordering::Relaxed);
         Ok::<_, Infallible>(answer)
     });
@@ -224,7 +254,14 @@ pub(super) async fn converse<S: Site>(stream: impl AsyncRead + AsyncWrite + Unpi
     }
 }
 
-fn answer<S: Site>(request: &Request<Incoming>, site: &S) -> Response<Sent> {
+fn answer<S: Site>(request: &Request<Incoming>, site: &S, hosts: Hosts) -> Response<Sent> {
+    if !hosts.include(request.headers().get(HOST)) {
+        return response(Answer::text(
+            403,
+            PLAIN,
+            "expected localhost or an IP address as the host\n",
+        ));
+    }
     let found = site.answer(request.uri().path());
     if found.status == StatusCode::NOT_FOUND
         || [Method::GET, Method::HEAD].contains(request.method())
@@ -297,12 +334,31 @@ mod tests {
             drop(announcer);
             caller.read_to_end(&mut answer).await.unwrap();
         };
-        tokio::join!(listening, converse(stream, &site));
+        tokio::join!(listening, converse(stream, &site, Hosts::Any));
 
         let answer = String::from_utf8(answer).unwrap();
         assert!(answer.contains("content-type: text/event-stream\r\n"), "{answer}");
         let versions: Vec<&str> =
             answer.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
         assert_eq!(versions, ["0", "2"], "what is announced at once is told once: {answer}");
+    }
+
+    #[test]
+    fn a_page_on_loopback_is_read_under_no_name_of_another_site() {
+        for (host, expect) in [
+            ("localhost", true),
+            ("LOCALHOST:9465", true),
+            ("127.0.0.1:9465", true),
+            ("[::1]:9465", true),
+            ("rebound.example:9465", false),
+            ("localhost.example", false),
+        ] {
+            let header = HeaderValue::from_static(host);
+            assert_eq!(Hosts::Local.include(Some(&header)), expect, "{host}");
+            assert!(Hosts::Any.include(Some(&header)), "{host}");
+        }
+        assert!(Hosts::Local.include(None));
+        assert_eq!(Hosts::of(([127, 0, 0, 1], 1).into()), Hosts::Local);
+        assert_eq!(Hosts::of(([0, 0, 0, 0], 1).into()), Hosts::Any);
     }
 }

@@ -60,7 +60,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::real::http::{CALLERS_MAX, CONVERSATION_MAX, answer_all, converse};
+    use crate::real::http::{CALLERS_MAX, CONVERSATION_MAX, Hosts, answer_all, converse};
 
     fn waiting() -> Telemetry {
         let telemetry = Telemetry::new();
@@ -79,7 +79,7 @@ mod tests {
             caller.read_to_end(&mut answer).await.unwrap();
         };
         let site = Watched(telemetry.clone());
-        tokio::join!(asking, converse(stream, &site));
+        tokio::join!(asking, converse(stream, &site, Hosts::Any));
         String::from_utf8_lossy(&answer).into_owned()
     }
 
@@ -153,7 +153,7 @@ mod tests {
         let site = Watched(telemetry.clone());
         tokio::select! {
             () = asking => {}
-            () = converse(stream, &site) => {}
+            () = converse(stream, &site, Hosts::Any) => {}
         }
         assert_eq!(began.elapsed().as_secs(), 4 * CONVERSATION_MAX.as_secs());
     }
@@ -184,7 +184,7 @@ mod tests {
         let telemetry = waiting();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let answering = tokio::spawn(answer_all(listener, Watched(telemetry.clone())));
+        let answering = tokio::spawn(answer_all(listener, Watched(telemetry.clone()), Hosts::Any));
         let mut idle = Vec::new();
         for _ in 0..CALLERS_MAX {
             idle.push(TcpStream::connect(address).await.unwrap());

@@ -13,25 +13,32 @@ use gaia_telemetry::Progress;
 pub struct ProgressLog {
     path: PathBuf,
     file: File,
+    /// The length of the lines that are whole.
+    bytes: u64,
 }
 
 impl ProgressLog {
     /// Creates the file, or empties the one that is there.
     pub(super) fn create(path: PathBuf) -> Result<Self, ReportError> {
         let file = File::create(&path).map_err(ReportError::io(&path, "cannot be created"))?;
-        Ok(Self { path, file })
+        Ok(Self { path, file, bytes: 0 })
     }
 
     /// Appends one record as a line.
     ///
-    /// The line has been handed to the operating system when the call returns. It is not synced to the disk.
+    /// The line has been handed to the operating system when the call returns. It is not synced to the disk. Of a line that
+    /// cannot be written whole, nothing stays.
     ///
     /// # Errors
     /// [`ReportError::Io`] where the file cannot be written.
     pub fn append(&mut self, progress: &Progress) -> Result<(), ReportError> {
-        self.file
-            .write_all(line_of(progress).as_bytes())
-            .map_err(ReportError::io(&self.path, "cannot be written"))
+        let line = line_of(progress);
+        if let Err(error) = self.file.write_all(line.as_bytes()) {
+            let _cut_off = self.file.set_len(self.bytes);
+            return Err(ReportError::io(&self.path, "cannot be written")(error));
+        }
+        self.bytes += line.len() as u64;
+        Ok(())
     }
 }
 

@@ -65,7 +65,8 @@ impl RunDirectory {
     /// As [`RunDirectory::create`].
     pub fn reopen(path: &Path) -> Result<Self, ReportError> {
         let directory = Self { path: path.to_owned() };
-        let unfinished = path.join(RUN_TOML).is_file() && !directory.is_run();
+        let holds_others = directory.is_comparison() || !directory.seeds()?.is_empty();
+        let unfinished = path.join(RUN_TOML).is_file() && !directory.is_run() && !holds_others;
         if unfinished || directory.checkpoints().is_dir() {
             Ok(directory)
         } else {

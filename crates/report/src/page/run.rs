@@ -75,6 +75,9 @@ pub(crate) fn live_page(run_toml: &str, progress: &[Progress], summary: &Summary
     headlines[0] = Figure::new("Time", numbers::seconds(summary.time_s), clock);
     // What the bytes cost is known at the end.
     headlines.retain(|headline| headline.label != "WAN cost");
+    if progress.is_empty() {
+        headlines.retain(|headline| !["Objective", "Held-out metric"].contains(&headline.label));
+    }
     page(run_toml, progress, summary, &[], headlines, true)
 }
 
@@ -106,7 +109,10 @@ fn page(
             sentence: sentence(summary),
             scale: phrases::wan_bandwidth_scale(summary),
             headlines,
-            pictures: run_pictures(summary, progress),
+            pictures: match live {
+                true => run_pictures(summary, progress).without_downloads(),
+                false => run_pictures(summary, progress),
+            },
             breakdown: summary.breakdown.as_ref().map(BreakdownView::new),
             learnt: Learnt::new(highlights),
             blocked: BlockedBar::new("", blocked, blocked.total()),
@@ -114,7 +120,7 @@ fn page(
             causes: CauseKey::of([blocked]),
             data_centers: data_centers(progress),
             heats: heat("run", summary),
-            links: LinkTable::new(&summary.links),
+            links: LinkTable::new(&summary.links, live),
             facts: facts(summary),
             run_toml,
         },

@@ -10,6 +10,8 @@ mod file;
 mod spread;
 mod verdicts;
 
+use std::cmp::Reverse;
+
 pub(crate) use band::band;
 pub(crate) use cell::SeedCell;
 pub use file::{SeedsFile, SpreadRow};
@@ -56,15 +58,22 @@ impl SeededComparison {
         &self.comparisons
     }
 
-    /// The runs of each model on each WAN over all seeds, in the order of the comparison with the most runs.
+    /// The runs of each model on each WAN over all seeds, in the order of the comparison with the most runs; what that
+    /// lacks comes after it.
     pub(crate) fn cells(&self) -> Vec<SeedCell<'_>> {
-        let all = self.comparisons.iter().map(|(_, comparison)| comparison);
-        // Of equally long ones the first.
-        let Some(longest) = all.rev().max_by_key(|comparison| comparison.runs.len()) else {
-            return Vec::new();
-        };
-        let cell = |at: usize| {
-            let place = place(longest, at);
+        let mut longest_first: Vec<&Comparison> =
+            self.comparisons.iter().map(|(_, comparison)| comparison).collect();
+        longest_first.sort_by_key(|comparison| Reverse(comparison.runs.len()));
+        let mut places = Vec::new();
+        for comparison in longest_first {
+            for place in (0..comparison.runs.len()).map(|at| place(comparison, at)) {
+                if !places.contains(&place) {
+                    places.push(place);
+                }
+            }
+        }
+
+        let cell = |place: (&str, &str, usize)| {
             let runs = self.comparisons.iter().filter_map(|(seed, comparison)| {
                 let at =
                     (0..comparison.runs.len()).find(|at| self::place(comparison, *at) == place)?;
@@ -72,7 +81,7 @@ impl SeededComparison {
             });
             SeedCell { runs: runs.collect() }
         };
-        (0..longest.runs.len()).map(cell).collect()
+        places.into_iter().map(cell).collect()
     }
 
     /// The names of the WANs, each once, in the order of the cells.

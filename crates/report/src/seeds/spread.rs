@@ -17,9 +17,11 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of these values, in which `None` counts as higher than all others. `None` without a value.
+    /// The spread of these values, in which `None` and what is no number count as higher than all others. `None` without a
+    /// value.
     pub(crate) fn of(values: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
-        let values = values.into_iter().map(|value| value.unwrap_or(f64::INFINITY));
+        let known = |value: &f64| !value.is_nan();
+        let values = values.into_iter().map(|value| value.filter(known).unwrap_or(f64::INFINITY));
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         let (low, high) = (*values.first()?, *values.last()?);
@@ -56,6 +58,7 @@ mod tests {
         assert_eq!(spread(&[two, None, one]), [two, one, None]);
         assert_eq!(spread(&[None, one]), [None, one, None]);
         assert_eq!(spread(&[None]), [None, None, None]);
+        assert_eq!(spread(&[Some(-f64::NAN), one, two]), [two, one, None]);
         assert_eq!(Spread::of([]), None);
     }
 }

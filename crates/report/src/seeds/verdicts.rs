@@ -37,6 +37,9 @@ fn on_wan(cells: &[SeedCell<'_>], wan: &str) -> Vec<String> {
         return Vec::new();
     };
 
+    if best.paired(bsp).next().is_none() {
+        return Vec::new();
+    }
     let mut sentences = vec![format!("On {wan}, {}.", against(best, bsp))];
     let as_fast: Vec<&str> = others()
         .filter(|cell| !std::ptr::eq(*cell, best) && Paired::of(cell, best).is_noise())
@@ -66,7 +69,15 @@ fn against(best: &SeedCell<'_>, bsp: &SeedCell<'_>) -> String {
     let speedup = best.spread_of_ratios(|row| row.speedup_vs_bsp);
     let seeds = numbers::counted(paired.all(), "seed");
 
+    // A ratio needs that both reach the target.
+    let ratios = best.runs.iter().filter(|(_, run)| run.row.speedup_vs_bsp.is_some()).count();
+    let ratios = numbers::counted(ratios, "seed");
+
     let mut said = match (paired.is_noise(), speedup) {
+        _ if bsp.reached() == 0 => {
+            let reached = best.reached();
+            format!("{remote} reaches the target with {reached} of {seeds}, and bsp with none")
+        }
         (true, speedup) => {
             let median = speedup.and_then(|spread| spread.median);
             let median = median.map_or_else(String::new, |median| {
@@ -84,7 +95,7 @@ fn against(best: &SeedCell<'_>, bsp: &SeedCell<'_>) -> String {
             };
             let median = numbers::shown(ratio.median, numbers::times);
             let over = range(&ratio, numbers::NONE, numbers::times);
-            format!("{remote} reaches the target {median} {way} than bsp ({over} over {seeds})")
+            format!("{remote} reaches the target {median} {way} than bsp ({over} over {ratios})")
         }
         (false, None) => {
             format!("{remote} reaches the target, and bsp does not, over {seeds}")

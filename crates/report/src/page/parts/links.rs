@@ -30,31 +30,34 @@ struct LinkRow {
 }
 
 impl LinkTable {
-    pub(in crate::page) fn new(links: &[LinkRecord]) -> Self {
+    /// `live` is of a run under way, of whose links some figures are known at its end.
+    pub(in crate::page) fn new(links: &[LinkRecord], live: bool) -> Self {
         let mut links: Vec<&LinkRecord> = links.iter().collect();
         links.sort_by_key(|link| std::cmp::Reverse(link.bytes));
-        let mut top: Vec<LinkRow> = links.into_iter().map(LinkRow::new).collect();
+        let mut top: Vec<LinkRow> =
+            links.into_iter().map(|link| LinkRow::new(link, live)).collect();
         let rest = if top.len() > TOP + 2 { top.split_off(TOP) } else { Vec::new() };
         Self { top, rest }
     }
 }
 
 impl LinkRow {
-    fn new(link: &LinkRecord) -> Self {
+    fn new(link: &LinkRecord, live: bool) -> Self {
+        let at_the_end = |figure: String| if live { numbers::NONE.into() } else { figure };
         Self {
             from: link.from.clone(),
             to: link.to.clone(),
             bandwidth: numbers::bandwidth(link.bandwidth_bits_per_second),
             rtt: numbers::seconds(link.rtt_ms / 1e3),
             bytes: numbers::bytes(link.bytes),
-            control: numbers::bytes(link.control_bytes),
-            updates: numbers::count(link.updates),
-            held_back: numbers::percent(link.held_back_fraction),
+            control: at_the_end(numbers::bytes(link.control_bytes)),
+            updates: at_the_end(numbers::count(link.updates)),
+            held_back: at_the_end(numbers::percent(link.held_back_fraction)),
             busy: numbers::percent(link.utilisation),
             barrier: numbers::seconds(link.blocked_s.barrier),
             mirror_clock: numbers::seconds(link.blocked_s.mirror_clock),
             waited: numbers::seconds(link.blocked_s.bandwidth),
-            cost: numbers::dollars(link.cost_usd),
+            cost: at_the_end(numbers::dollars(link.cost_usd)),
         }
     }
 }

@@ -101,6 +101,10 @@ impl Picture {
 
         Self { heading, id: id.into(), choices, views, downloads }
     }
+
+    pub(super) fn remove_downloads(&mut self) {
+        self.downloads.clear();
+    }
 }
 
 fn downloads(heading: &str, plot: &Plot) -> Vec<Download> {

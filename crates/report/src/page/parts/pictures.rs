@@ -21,6 +21,12 @@ impl Pictures {
     pub(super) fn new(first: Picture, others: Vec<Picture>) -> Self {
         Self { first, others }
     }
+
+    /// The same without links that save them, which a page that is drawn again and again has no room for.
+    pub(in crate::page) fn without_downloads(mut self) -> Self {
+        self.others.iter_mut().chain([&mut self.first]).for_each(Picture::remove_downloads);
+        self
+    }
 }
 
 /// What is drawn over what.

@@ -35,6 +35,18 @@ fn record(directory: &RunDirectory, shape: sample::Shape) {
 }
 
 #[test]
+fn a_directory_of_several_runs_is_no_unfinished_run() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = RunDirectory::create(Some(&place.path().join("all")), "any").unwrap();
+    directory.write("run.toml", RUN_TOML).unwrap();
+    assert!(RunDirectory::reopen(directory.path()).is_ok());
+
+    record(&directory.create_seed(7).unwrap(), THREE_ASP);
+    let refused = RunDirectory::reopen(directory.path()).unwrap_err();
+    assert!(matches!(refused, ReportError::NotEmpty { .. }), "{refused}");
+}
+
+#[test]
 fn what_was_learnt_is_a_file_where_there_is_something_to_say() {
     let place = tempfile::tempdir().unwrap();
     let directory = RunDirectory::create(Some(&place.path().join("run")), "any").unwrap();

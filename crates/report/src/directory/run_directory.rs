@@ -65,8 +65,8 @@ impl RunDirectory {
     /// As [`RunDirectory::create`].
     pub fn reopen(path: &Path) -> Result<Self, ReportError> {
         let directory = Self { path: path.to_owned() };
-        let holds_others = directory.is_comparison() || !directory.seeds()?.is_empty();
-        let unfinished = path.join(RUN_TOML).is_file() && !directory.is_run() && !holds_others;
+        let holds_runs = directory.is_run() || directory.is_comparison();
+        let unfinished = path.join(RUN_TOML).is_file() && !holds_runs;
         if unfinished || directory.checkpoints().is_dir() {
             Ok(directory)
         } else {

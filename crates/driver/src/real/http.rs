@@ -3,7 +3,7 @@
 //! The server is unauthenticated: any host that reaches the address may read. So the address should be on loopback or a
 //! private network. The server has its own thread and runtime, so that it answers when a run's loop does not, and a run
 //! never waits for it. Each connection is for one request and has a time limit, unless it is answered with events. If
-//! there are too many connections, the oldest are evicted ([`IncomingConnections`]).
+//! there are too many connections, the oldest are evicted.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};

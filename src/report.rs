@@ -4,8 +4,8 @@ use gaia_config::Plan;
 use gaia_driver::Outcome;
 use gaia_report::{Comparison, ReportError, RunDirectory};
 
-/// Writes all of a run's files: `run.toml`, `progress.jsonl`, `events.out.tfevents.gaia`, `summary.json`, `convergence.svg`, `report.html`,
-/// `model.safetensors` where the run has not diverged, and `highlights.txt` where the application tells what it has
+/// Writes all of a run's files: `run.toml`, `progress.jsonl`, `events.out.tfevents.gaia`, `summary.json`,
+/// `convergence.svg`, `report.html`, `model.safetensors` where the run has not diverged, and `highlights.txt` where the application tells what it has
 /// learnt.
 ///
 /// `gaia report` and [`RunDirectory::read`] read them back. `run.toml` holds the plan; what was handed in from code is not
@@ -19,16 +19,7 @@ pub fn write_run(
     outcome: &Outcome,
 ) -> Result<(), ReportError> {
     let Outcome { summary, progress, highlights, .. } = outcome;
-    let mut log = directory.progress_log()?;
-    let mut events = directory.event_log(&summary.metric.name)?;
-    if let Some(initial) = &summary.initial {
-        events.begin(initial)?;
-    }
-    for evaluation in progress {
-        log.append(evaluation)?;
-        events.append(evaluation)?;
-    }
-
+    directory.write_logs(&summary.metric.name, summary.initial.as_ref(), progress)?;
     directory.write_model(&outcome.model_files(plan))?;
     gaia_report::write_run(directory, &plan.to_toml(), progress, summary, highlights)
 }

@@ -304,9 +304,7 @@ impl SparseDescent {
         self.prepared = Some(clock);
         Ok(())
     }
-}
 
-impl SparseDescent {
     /// The rows of the statistics that a batch needs: those of its features, and the last.
     fn input_rows(&self) -> Vec<u32> {
         let last = self.shared.examples.train.width as u32;
@@ -351,18 +349,8 @@ impl SparseDescent {
 
     /// The coordinate of each feature of the batch, from what all workers have seen and this one sees now.
     fn standards(&self, model: &Model, inputs: &[u32], own: Option<&[f32]>) -> Vec<Standard> {
-        let curvature = self.shared.config.regularization;
-        let mut seen = Vec::with_capacity(inputs.len() * STATISTICS);
-        for &row in inputs {
-            seen.extend_from_slice(model.row(INPUTS, row as usize));
-        }
-        for (seen, own) in seen.iter_mut().zip(own.unwrap_or_default()) {
-            *seen += own;
-        }
-
-        let examples = seen[self.rows.len() * STATISTICS];
-        let rows = seen.chunks_exact(STATISTICS).take(self.rows.len());
-        rows.map(|row| Standard::of(row, examples, curvature)).collect()
+        let rows = inputs.iter().flat_map(|&row| model.row(INPUTS, row as usize));
+        Standard::of_all(rows.copied().collect(), own, self.shared.config.regularization)
     }
 }
 

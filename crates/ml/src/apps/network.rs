@@ -492,15 +492,7 @@ impl Shared {
             return Vec::new();
         }
         let table = TableId(self.layout.tables().len() as u16 - 1);
-        let mut seen = model.table(table).to_vec();
-        for (seen, own) in seen.iter_mut().zip(own.unwrap_or_default()) {
-            *seen += own;
-        }
-
-        let (features, last) = seen.split_at(seen.len() - STATISTICS);
-        let curvature = self.training.weight_decay;
-        let rows = features.chunks_exact(STATISTICS);
-        rows.map(|row| Standard::of(row, last[0], curvature)).collect()
+        Standard::of_all(model.table(table).to_vec(), own, self.training.weight_decay)
     }
 
     /// The loss and the hits of a copy on examples in pieces, added piece by piece in order, and how many examples they are.

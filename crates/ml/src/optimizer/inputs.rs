@@ -44,6 +44,17 @@ impl InputStatistics {
 }
 
 impl Standard {
+    /// Those of several features. `seen` has a row for each and the row of all examples last; `own` are the same rows of what
+    /// a worker sees now and has not counted yet.
+    pub(crate) fn of_all(mut seen: Vec<f32>, own: Option<&[f32]>, curvature: f64) -> Vec<Self> {
+        for (seen, own) in seen.iter_mut().zip(own.unwrap_or_default()) {
+            *seen += own;
+        }
+        let (features, last) = seen.split_at(seen.len() - STATISTICS);
+        let rows = features.chunks_exact(STATISTICS);
+        rows.map(|row| Self::of(row, last[0], curvature)).collect()
+    }
+
     /// The center and the scale of a feature after `examples`, the share of all that has been seen. `curvature` is that of
     /// the regularisation.
     ///

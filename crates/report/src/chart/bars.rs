@@ -88,21 +88,6 @@ impl Bars {
         bars as f64 + BETWEEN * self.groups.len() as f64
     }
 
-    fn picture(&self, width: f64, height: f64, draw: impl FnOnce(&mut Svg)) -> String {
-        let mut svg = Svg::default();
-        svg.group(
-            "svg",
-            &[
-                ("viewBox", &format!("0 0 {} {}", pixels(width), pixels(height))),
-                ("class", &"gc"),
-                ("role", &"img"),
-                ("aria-label", &self.description),
-            ],
-            draw,
-        );
-        svg.finish()
-    }
-
     /// Vertical bars with their names in the legend.
     fn upright(&self, wide: f64) -> String {
         let slot = ((wide - LEFT) / self.slots()).min(SLOT_MAX);
@@ -111,7 +96,7 @@ impl Bars {
         let axis = self.axis(UPRIGHT - top - BELOW);
         let bottom = UPRIGHT - BELOW;
 
-        self.picture(wide, UPRIGHT, |svg| {
+        Svg::inline((wide, UPRIGHT), &self.description, |svg| {
             legend.draw(svg);
 
             let label = [("class", &"gc-quiet" as &dyn std::fmt::Display), ("x", &0)];
@@ -156,7 +141,7 @@ impl Bars {
         let height = top + 20.0 + GROUP * self.groups.len() as f64 + ROW * bars as f64;
         let axis = self.axis(width - ROW_LABEL - ROW_VALUE);
 
-        self.picture(width, height, |svg| {
+        Svg::inline((width, height), &self.description, |svg| {
             legend.draw(svg);
             text(svg, "gc-quiet", (0.0, top + 12.0), "start", &self.y_label);
 

@@ -54,15 +54,7 @@ impl Lanes {
         let lanes = TOP + LANE * self.lanes.len() as f64;
         let (width, height) = (size.width - LEFT - RIGHT, lanes + BELOW);
         let x = Scale::linear(Quantity::Seconds, 0.0, self.end_s);
-        let mut svg = Svg::default();
-        let attributes: [(&str, &dyn std::fmt::Display); 4] = [
-            ("viewBox", &format!("0 0 {} {}", pixels(size.width), pixels(height))),
-            ("class", &"gc"),
-            ("role", &"img"),
-            ("aria-label", &self.description),
-        ];
-
-        svg.group("svg", &attributes, |svg| {
+        Svg::inline((size.width, height), &self.description, |svg| {
             text(svg, (0.0, 12.0), "start", &self.heading);
             for (at, lane) in self.lanes.iter().enumerate() {
                 let bottom = TOP + LANE * (at + 1) as f64 - BETWEEN;
@@ -75,8 +67,7 @@ impl Lanes {
             }
             let unit = format!("{} ({})", self.x_label, x.unit());
             text(svg, (LEFT + width, lanes + 32.0), "end", &unit);
-        });
-        svg.finish()
+        })
     }
 
     fn draw_lane(

@@ -100,18 +100,7 @@ impl Plot {
 
     /// The picture as part of a page that carries [`STYLE`].
     pub(crate) fn inline(&self, size: Size) -> String {
-        let mut svg = Svg::default();
-        svg.group(
-            "svg",
-            &[
-                ("viewBox", &format!("0 0 {} {}", size.width, size.height)),
-                ("class", &"gc"),
-                ("role", &"img"),
-                ("aria-label", &self.description),
-            ],
-            |svg| self.draw(svg, size),
-        );
-        svg.finish()
+        Svg::inline((size.width, size.height), &self.description, |svg| self.draw(svg, size))
     }
 
     /// Every point of every curve, in the units of the records: seconds, bytes and values.

@@ -12,6 +12,20 @@ pub(super) struct Svg {
 }
 
 impl Svg {
+    /// A picture as part of a page that carries [`STYLE`]: its size, what it shows for screen readers, and what is drawn.
+    pub(super) fn inline(
+        (width, height): (f64, f64),
+        description: &str,
+        draw: impl FnOnce(&mut Self),
+    ) -> String {
+        let mut svg = Self::default();
+        let view = format!("0 0 {} {}", pixels(width), pixels(height));
+        let attributes: [(&str, &dyn Display); 4] =
+            [("viewBox", &view), ("class", &"gc"), ("role", &"img"), ("aria-label", &description)];
+        svg.group("svg", &attributes, draw);
+        svg.finish()
+    }
+
     /// An element without content.
     pub(super) fn empty(&mut self, name: &str, attributes: &[(&str, &dyn Display)]) {
         self.open_tag(name, attributes);

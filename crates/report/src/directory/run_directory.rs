@@ -21,7 +21,7 @@ use super::{ProgressLog, ReportError};
 use crate::slowdown::Slowdown;
 use crate::tensorboard::EventLog;
 use gaia_model::{KEPT_MODELS, MODEL, ModelFile};
-use gaia_telemetry::{Progress, Summary};
+use gaia_telemetry::{InitialRecord, Progress, Summary};
 
 /// A directory that holds, or will hold, one run, one comparison or one run of the paper's evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,21 +134,33 @@ impl RunDirectory {
         ProgressLog::create(self.path.join(PROGRESS))
     }
 
-    /// Writes the whole of `progress.jsonl`.
-    ///
-    /// # Errors
-    /// [`ReportError::Io`] where it cannot be written.
-    pub(crate) fn write_progress(&self, progress: &[Progress]) -> Result<(), ReportError> {
-        self.write(PROGRESS, progress.iter().map(line_of).collect::<String>())
-    }
-
-    /// Creates the file that TensorBoard reads, without evaluations. Those of an earlier run are removed. `metric` is the
-    /// name of the held-out metric.
+    /// Creates the file that TensorBoard reads, without evaluations but that of the initial model, if there is one. Those of
+    /// an earlier run are removed. `metric` is the name of the held-out metric.
     ///
     /// # Errors
     /// [`ReportError::Io`] where it cannot be created.
-    pub fn event_log(&self, metric: &str) -> Result<EventLog, ReportError> {
-        EventLog::create(&self.path.join(EVENTS), metric)
+    pub fn event_log(
+        &self,
+        metric: &str,
+        initial: Option<&InitialRecord>,
+    ) -> Result<EventLog, ReportError> {
+        EventLog::create(&self.path.join(EVENTS), metric, initial)
+    }
+
+    /// Writes the whole of `progress.jsonl` and of the file that TensorBoard reads. `metric` and `initial` are as in
+    /// [`RunDirectory::event_log`].
+    ///
+    /// # Errors
+    /// [`ReportError::Io`] where one cannot be written.
+    pub fn write_logs(
+        &self,
+        metric: &str,
+        initial: Option<&InitialRecord>,
+        progress: &[Progress],
+    ) -> Result<(), ReportError> {
+        self.write(PROGRESS, progress.iter().map(line_of).collect::<String>())?;
+        let mut events = self.event_log(metric, initial)?;
+        progress.iter().try_for_each(|evaluation| events.append(evaluation))
     }
 
     /// Reads a finished run.

@@ -35,7 +35,7 @@ impl Recorder {
         let (progress, log) = (Vec::new(), directory.progress_log()?);
         let metric = live.metric().to_owned();
         let (directory, initial) = (directory.clone(), initial.copied());
-        let events = begin_events(&directory, &metric, initial.as_ref())?;
+        let events = directory.event_log(&metric, initial.as_ref())?;
         let (unlogged, failed) = (None, None);
         Ok(Self { initial, progress, log, events, metric, live, directory, unlogged, failed })
     }
@@ -44,27 +44,11 @@ impl Recorder {
     /// that could not be written during the run are first written again.
     pub fn finish(mut self) -> (Vec<Progress>, Option<ReportError>) {
         self.live.finish();
-        let unlogged = self.unlogged.take().filter(|_| self.write_logs().is_err());
-        (self.progress, self.failed.or(unlogged))
+        let Self { metric, initial, progress, directory, unlogged, failed, .. } = self;
+        let written = || directory.write_logs(&metric, initial.as_ref(), &progress);
+        let unlogged = unlogged.filter(|_| written().is_err());
+        (progress, failed.or(unlogged))
     }
-
-    fn write_logs(&self) -> Result<(), ReportError> {
-        self.directory.write_progress(&self.progress)?;
-        let mut events = begin_events(&self.directory, &self.metric, self.initial.as_ref())?;
-        self.progress.iter().try_for_each(|progress| events.append(progress))
-    }
-}
-
-fn begin_events(
-    directory: &RunDirectory,
-    metric: &str,
-    initial: Option<&InitialRecord>,
-) -> Result<EventLog, ReportError> {
-    let mut events = directory.event_log(metric)?;
-    if let Some(initial) = initial {
-        events.begin(initial)?;
-    }
-    Ok(events)
 }
 
 impl Observer for Recorder {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::parts::{Cell, Pictures, Table, colour, seed_pictures};
 use super::template::render;
 use crate::comparison::LAN;
-use crate::seeds::{SeedCell, SeededComparison, Spread, SpreadRow, seed_verdicts};
+use crate::seeds::{SeedCell, SeededComparison, Spread, SpreadRow, metric, seed_verdicts};
 use crate::text::numbers;
 use crate::text::phrases::{
     outcome, range, seeds as seeds_said, time_to_target, trained_on, wan_bandwidth_scale,
@@ -75,7 +75,7 @@ pub(crate) fn seeds_page(run_toml: &str, seeds: &SeededComparison) -> String {
 
 /// A row for each model on each WAN: the median of each figure and its range.
 fn medians(cells: &[SeedCell<'_>]) -> Table {
-    let metric = cells.first().map_or("metric", |cell| &cell.first().metric.name);
+    let metric = metric(cells);
     let rows: Vec<SpreadRow> = cells.iter().map(SpreadRow::of).collect();
     // One model alone has nothing that it is compared with.
     let has_ratios = rows.iter().any(|row| row.speedup_vs_bsp.is_some() || row.times_lan.is_some());
@@ -122,8 +122,7 @@ fn both(spread: Option<&Spread>, missing: &str, show: impl Fn(f64) -> String) ->
 
 /// A row for each run.
 fn runs(cells: &[SeedCell<'_>]) -> Table {
-    let metric = cells.first().map_or("metric", |cell| &cell.first().metric.name);
-    let metric = format!("#{metric}");
+    let metric = format!("#{}", metric(cells));
     let heads = [
         "seed",
         "converged",

@@ -1,5 +1,7 @@
 //! A curve over several seeds: the median of the curves, and the area between the lowest and the highest.
 
+use super::spread::median;
+
 /// The median of several curves, with their range at each of its points.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Band {
@@ -20,12 +22,7 @@ pub(crate) fn band(curves: &[Vec<(f64, f64)>]) -> Band {
     for x in places {
         let mut values: Vec<f64> = curves.iter().map(|curve| at(curve, x)).collect();
         values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        let median = match values.len() % 2 {
-            0 => f64::midpoint(values[middle - 1], values[middle]),
-            _ => values[middle],
-        };
-        band.points.push((x, median));
+        band.points.push((x, median(&values)));
         band.range.push((values[0], values[values.len() - 1]));
     }
     band

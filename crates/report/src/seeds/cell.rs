@@ -10,6 +10,11 @@ pub(crate) struct SeedCell<'a> {
     pub(crate) runs: Vec<(u64, &'a ComparedRun)>,
 }
 
+/// The name of the held-out metric of all cells.
+pub(crate) fn metric<'a>(cells: &[SeedCell<'a>]) -> &'a str {
+    cells.first().map_or("metric", |cell| &cell.first().metric.name)
+}
+
 impl<'a> SeedCell<'a> {
     /// What the runs have in common: the run of the first seed.
     pub(crate) fn first(&self) -> &'a Summary {

@@ -13,7 +13,7 @@ mod verdicts;
 use std::cmp::Reverse;
 
 pub(crate) use band::band;
-pub(crate) use cell::SeedCell;
+pub(crate) use cell::{SeedCell, metric};
 pub use file::{SeedsFile, SpreadRow};
 pub use spread::Spread;
 pub(crate) use verdicts::seed_verdicts;

@@ -25,11 +25,7 @@ impl Spread {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         let (low, high) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median = match values.len() % 2 {
-            0 => f64::midpoint(values[middle - 1], values[middle]),
-            _ => values[middle],
-        };
+        let median = median(&values);
         let [median, low, high] =
             [median, low, high].map(|value| Some(value).filter(|value| value.is_finite()));
         Some(Self { median, low, high })
@@ -38,6 +34,15 @@ impl Spread {
     /// Whether all values are the same.
     pub(crate) fn is_one_value(&self) -> bool {
         self.low == self.high
+    }
+}
+
+/// The median of values in ascending order, of which there is at least one.
+pub(super) fn median(ascending: &[f64]) -> f64 {
+    let middle = ascending.len() / 2;
+    match ascending.len() % 2 {
+        0 => f64::midpoint(ascending[middle - 1], ascending[middle]),
+        _ => ascending[middle],
     }
 }
 

@@ -24,19 +24,21 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Creates the file, or empties the one that is there. `metric` is the name of the held-out metric.
-    pub(crate) fn create(path: &Path, metric: &str) -> Result<Self, ReportError> {
+    /// Creates the file, or empties the one that is there. `metric` is the name of the held-out metric; the initial model is
+    /// at step 0, where it was evaluated.
+    pub(crate) fn create(
+        path: &Path,
+        metric: &str,
+        initial: Option<&InitialRecord>,
+    ) -> Result<Self, ReportError> {
         let file = File::create(path).map_err(ReportError::io(path, "cannot be created"))?;
         let mut log = Self { path: path.into(), file, metric: metric.into() };
         log.write(&version())?;
+        initial.map_or(Ok(()), |initial| log.begin(initial))?;
         Ok(log)
     }
 
-    /// Appends the initial model, at step 0.
-    ///
-    /// # Errors
-    /// [`ReportError::Io`] where the file cannot be written.
-    pub fn begin(&mut self, initial: &InitialRecord) -> Result<(), ReportError> {
+    fn begin(&mut self, initial: &InitialRecord) -> Result<(), ReportError> {
         let found = vec![
             Scalar::new(format!("objective/{ALL}"), initial.objective),
             Scalar::new(format!("{}/{ALL}", self.metric), initial.metric),

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use console::Alignment;
 
-use super::lines::{line, short_seconds};
+use super::lines::{closing, line, short_seconds};
 use super::paint::Paint;
 use crate::comparison::Comparison;
 use crate::text::phrases::{bandwidth_scale, time_to_target_among};
-use crate::text::{TextTable, WIDTH, fitted, numbers, plain, wrapped};
+use crate::text::{TextTable, WIDTH, fitted, numbers, wrapped};
 use crate::verdicts::verdicts;
 use gaia_telemetry::Summary;
 
@@ -45,15 +45,7 @@ pub fn comparison_block(comparison: &Comparison, page: Option<&Path>, paint: Pai
     let legend = "barrier, mirror clock, bandwidth: worker-seconds that reads were held back";
     line(&mut block, &paint.dim(legend));
 
-    for verdict in verdicts(comparison) {
-        wrapped(&verdict, WIDTH).iter().for_each(|text| line(&mut block, text));
-    }
-
-    if let Some(page) = page {
-        let path = plain(&page.display().to_string());
-        line(&mut block, &format!("{} {path}", paint.dim("report")));
-    }
-
+    closing(&mut block, &verdicts(comparison), page, paint);
     block
 }
 

@@ -1,11 +1,25 @@
 //! Lines of a block, and figures that fit a narrow column.
 
-use crate::text::numbers;
+use std::path::Path;
+
+use super::paint::Paint;
+use crate::text::{WIDTH, numbers, plain, wrapped};
 
 /// Appends a line to a block, without the spaces at its end.
 pub(crate) fn line(block: &mut String, text: &str) {
     block.push_str(text.trim_end());
     block.push('\n');
+}
+
+/// Appends what a block of several runs ends with: its sentences, and where its page is.
+pub(super) fn closing(block: &mut String, sentences: &[String], page: Option<&Path>, paint: Paint) {
+    for text in sentences.iter().flat_map(|sentence| wrapped(sentence, WIDTH)) {
+        line(block, &text);
+    }
+    if let Some(page) = page {
+        let path = plain(&page.display().to_string());
+        line(block, &format!("{} {path}", paint.dim("report")));
+    }
 }
 
 /// A length of time in at most six columns.

@@ -5,11 +5,11 @@ use std::path::Path;
 use console::Alignment;
 
 use super::comparison::wan_heading;
-use super::lines::{line, short_seconds};
+use super::lines::{closing, line, short_seconds};
 use super::paint::Paint;
 use crate::seeds::{SeedCell, SeededComparison, Spread, SpreadRow, seed_verdicts};
 use crate::text::phrases::{range, seeds as seeds_said, trained_on};
-use crate::text::{TextTable, WIDTH, fitted, numbers, plain, wrapped};
+use crate::text::{TextTable, WIDTH, fitted, numbers, wrapped};
 
 /// The medians of all figures over the seeds, each with its lowest and its highest value.
 ///
@@ -50,13 +50,7 @@ pub fn seeds_block(seeds: &SeededComparison, page: Option<&Path>, paint: Paint) 
     }
     line(&mut block, "");
 
-    for verdict in seed_verdicts(seeds) {
-        wrapped(&verdict, WIDTH).iter().for_each(|text| line(&mut block, text));
-    }
-    if let Some(page) = page {
-        let path = plain(&page.display().to_string());
-        line(&mut block, &format!("{} {path}", paint.dim("report")));
-    }
+    closing(&mut block, &seed_verdicts(seeds), page, paint);
     block
 }
 

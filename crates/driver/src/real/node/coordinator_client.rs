@@ -365,11 +365,11 @@ impl Said {
     }
 }
 
-/// Reconnects to the coordinator of a run in which the node has taken part. Fails once a node would be given up.
 fn tell_connected(context: &NodeContext) {
     info!(target: TOLD, "{}: connected to the coordinator, waiting for the other nodes", context.name());
 }
 
+/// Reconnects to the coordinator of a run in which the node has taken part. Fails once a node would be given up.
 async fn rejoin(
     context: &NodeContext,
     coordinator: &Address,

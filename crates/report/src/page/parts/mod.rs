@@ -3,6 +3,7 @@
 //! A part turns records into a view in which every figure is text. It knows no page.
 
 mod against_bsp;
+mod axes;
 mod blocked;
 mod breakdown;
 mod colour;

@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
+use super::axes::{Axes, Labels};
 use super::colour::{GREY, colour};
 use super::picture::Picture;
-use crate::chart::{Curve, Plot, Quantity, Size, Spacing, Trend};
+use crate::chart::{Curve, Plot, Size};
 use crate::comparison::{ComparedRun, Comparison, LAN};
 use crate::text::numbers;
 use crate::text::phrases::time_to_target;
-use gaia_telemetry::{EvaluatedOn, InitialRecord, Progress, Summary};
+use gaia_telemetry::{EvaluatedOn, Progress, Summary};
 
 /// The charts of one run: the first fills the page, the others share a row.
 #[derive(Serialize)]
@@ -18,8 +19,22 @@ pub(in crate::page) struct Pictures {
 }
 
 impl Pictures {
-    pub(super) fn new(first: Picture, others: Vec<Picture>) -> Self {
-        Self { first, others }
+    /// `draw` makes each chart; one without curves is left out. `id` is unique on the page: the buttons of these pictures are
+    /// named after it.
+    pub(super) fn of(id: &str, metric: &str, draw: impl Fn(Axes) -> Plot) -> Self {
+        let half = |axes: Axes| {
+            let plot = draw(axes);
+            let picture = || Picture::of_plot(axes.heading(metric), &plot, Size::HALF);
+            (!plot.curves.is_empty() || axes == Axes::MetricOverTime).then(picture)
+        };
+        let over_time = Axes::ObjectiveOverTime;
+        Self {
+            first: Picture::of_views(over_time.heading(metric), id, draw(over_time)),
+            others: [Axes::ObjectiveOverBytes, Axes::MetricOverTime]
+                .into_iter()
+                .filter_map(half)
+                .collect(),
+        }
     }
 
     /// The same without links that save them, which a page that is drawn again and again has no room for.
@@ -27,14 +42,6 @@ impl Pictures {
         self.others.iter_mut().chain([&mut self.first]).for_each(Picture::remove_downloads);
         self
     }
-}
-
-/// What is drawn over what.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Axes {
-    ObjectiveOverTime,
-    ObjectiveOverBytes,
-    MetricOverTime,
 }
 
 /// A run with the label and the colour of its curves.
@@ -52,9 +59,13 @@ pub(crate) fn run_plot(summary: &Summary, progress: &[Progress]) -> Plot {
 
 /// The objective over time of the runs on the first WAN that is not the LAN, beside BSP on the LAN.
 pub(crate) fn comparison_plot(comparison: &Comparison) -> Plot {
-    let wans = comparison.wans();
-    let wan = wans.iter().find(|wan| **wan != LAN).or_else(|| wans.first()).copied().unwrap_or(LAN);
+    let wan = shown_first(&comparison.wans());
     plot(Axes::ObjectiveOverTime, &traced_on(comparison, wan), comparison.target_objective)
+}
+
+/// The WAN of the picture that stands for all: the first that is not the LAN.
+pub(super) fn shown_first<'a>(wans: &[&'a str]) -> &'a str {
+    wans.iter().find(|wan| **wan != LAN).or_else(|| wans.first()).copied().unwrap_or(LAN)
 }
 
 pub(in crate::page) fn run_pictures(summary: &Summary, progress: &[Progress]) -> Pictures {
@@ -69,47 +80,19 @@ pub(in crate::page) fn comparison_pictures(
     pictures(&traced_on(comparison, wan), comparison.target_objective, id)
 }
 
-/// `id` is unique on the page: the buttons of these pictures are named after it.
 fn pictures(runs: &[Traced<'_>], target: Option<f64>, id: &str) -> Pictures {
-    let picture = |axes: Axes, size: Size| {
-        let target = (axes != Axes::MetricOverTime).then_some(target).flatten();
-        let plot = plot(axes, runs, target);
-        match axes {
-            Axes::ObjectiveOverTime => Picture::of_views(axes.heading(runs), id, plot),
-            _ => Picture::of_plot(axes.heading(runs), &plot, size),
-        }
-    };
-    let mut others = Vec::new();
-    if runs.iter().any(|run| run.summary.wan_bytes > 0) {
-        others.push(picture(Axes::ObjectiveOverBytes, Size::HALF));
-    }
-    others.push(picture(Axes::MetricOverTime, Size::HALF));
-    Pictures { first: picture(Axes::ObjectiveOverTime, Size::WIDE), others }
+    Pictures::of(id, metric(runs), |axes| plot(axes, runs, target))
 }
 
 fn plot(axes: Axes, runs: &[Traced<'_>], target: Option<f64>) -> Plot {
-    let simulated = runs.iter().all(|run| run.summary.driver == "simulated");
-    let time = if simulated { "simulated time" } else { "time" };
-
-    let (x, x_label) = match axes {
-        Axes::ObjectiveOverBytes => (Quantity::Bytes, "sent over the WAN"),
-        _ => (Quantity::Seconds, time),
-    };
-
-    Plot {
-        description: format!("{}: {}", axes.heading(runs), described(runs)),
-        x,
-        x_label: x_label.into(),
-        y_label: axes.y_label(runs),
-        trend: match axes {
-            Axes::MetricOverTime => Trend::Either,
-            _ => Trend::Falling,
-        },
-        x_spacing: Spacing::Fitting,
-        y_spacing: Spacing::Fitting,
-        curves: runs.iter().filter_map(|run| curve(axes, run, runs.len() == 1)).collect(),
+    let metric = metric(runs);
+    let labels = Labels {
+        description: format!("{}: {}", axes.heading(metric), described(runs)),
+        is_simulated: runs.iter().all(|run| run.summary.driver == "simulated"),
+        metric,
         target,
-    }
+    };
+    axes.plot(labels, runs.iter().filter_map(|run| curve(axes, run, runs.len() == 1)).collect())
 }
 
 fn curve(axes: Axes, run: &Traced<'_>, alone: bool) -> Option<Curve> {
@@ -124,7 +107,8 @@ fn curve(axes: Axes, run: &Traced<'_>, alone: bool) -> Option<Curve> {
         Some(points[at])
     });
 
-    let begin = axes.beginning(run).filter(|_| run.progress.iter().all(|at| at.clock > 0));
+    let begin = run.summary.initial.filter(|_| run.progress.iter().all(|at| at.clock > 0));
+    let begin = begin.map(|initial| axes.beginning(initial));
     let mut band: Vec<(f64, f64)> = run.progress.iter().map(over_copies).collect();
     if let Some((x, value)) = begin {
         points.insert(0, (x, value));
@@ -152,39 +136,8 @@ fn curve(axes: Axes, run: &Traced<'_>, alone: bool) -> Option<Curve> {
     })
 }
 
-impl Axes {
-    fn point(self, at: &Progress) -> (f64, f64) {
-        match self {
-            Self::ObjectiveOverTime => (at.time_s, at.objective),
-            Self::ObjectiveOverBytes => (at.wan_bytes as f64, at.objective),
-            Self::MetricOverTime => (at.time_s, at.metric),
-        }
-    }
-
-    /// Where the initial model is, if it was evaluated.
-    fn beginning(self, run: &Traced<'_>) -> Option<(f64, f64)> {
-        let InitialRecord { objective, metric } = run.summary.initial?;
-        Some((0.0, if self == Self::MetricOverTime { metric } else { objective }))
-    }
-
-    fn heading(self, runs: &[Traced<'_>]) -> String {
-        match self {
-            Self::ObjectiveOverTime => "Objective over time".into(),
-            Self::ObjectiveOverBytes => "Objective over WAN bytes".into(),
-            Self::MetricOverTime => format!("Held-out {} over time", metric(runs)),
-        }
-    }
-
-    fn y_label(self, runs: &[Traced<'_>]) -> String {
-        match self {
-            Self::MetricOverTime => metric(runs),
-            _ => "objective".into(),
-        }
-    }
-}
-
-fn metric(runs: &[Traced<'_>]) -> String {
-    runs.first().map_or_else(|| "metric".into(), |run| run.summary.metric.name.clone())
+fn metric<'a>(runs: &[Traced<'a>]) -> &'a str {
+    runs.first().map_or("metric", |run| &run.summary.metric.name)
 }
 
 fn described(runs: &[Traced<'_>]) -> String {

@@ -1,49 +1,27 @@
 //! The charts of runs over several seeds: medians as lines, ranges as bands.
 
+use super::axes::{Axes, Labels};
 use super::colour::{GREY, colour};
-use super::picture::Picture;
-use super::pictures::Pictures;
-use crate::chart::{Curve, Plot, Quantity, Size, Spacing, Trend};
+use super::pictures::{Pictures, shown_first};
+use crate::chart::{Curve, Plot};
 use crate::comparison::LAN;
-use crate::seeds::{SeedCell, SeededComparison, band};
+use crate::seeds::{SeedCell, SeededComparison, band, metric};
 use crate::text::numbers;
 use crate::text::phrases::seeds as seeds_said;
 use gaia_telemetry::Progress;
 
-/// What is drawn over what.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Axes {
-    ObjectiveOverTime,
-    ObjectiveOverBytes,
-    MetricOverTime,
-}
-
 /// The objective over time on the first WAN that is not the LAN, beside BSP on the LAN.
 pub(crate) fn seeds_plot(seeds: &SeededComparison) -> Plot {
-    let wans = seeds.wans();
-    let wan = wans.iter().find(|wan| **wan != LAN).or_else(|| wans.first()).copied();
-    plot(Axes::ObjectiveOverTime, seeds, wan.unwrap_or(LAN))
+    plot(Axes::ObjectiveOverTime, seeds, shown_first(&seeds.wans()))
 }
 
 /// The charts of one WAN. `id` is unique on the page.
 pub(in crate::page) fn seed_pictures(seeds: &SeededComparison, wan: &str, id: &str) -> Pictures {
-    let over_time = plot(Axes::ObjectiveOverTime, seeds, wan);
-    let over_bytes = plot(Axes::ObjectiveOverBytes, seeds, wan);
-    let metric = plot(Axes::MetricOverTime, seeds, wan);
-
-    let mut others = Vec::new();
-    if !over_bytes.curves.is_empty() {
-        others.push(Picture::of_plot("Objective over WAN bytes", &over_bytes, Size::HALF));
-    }
-    let heading = format!("Held-out {} over time", metric.y_label);
-    others.push(Picture::of_plot(heading, &metric, Size::HALF));
-    Pictures::new(Picture::of_views("Objective over time", id, over_time), others)
+    Pictures::of(id, metric(&seeds.cells()), |axes| plot(axes, seeds, wan))
 }
 
 fn plot(axes: Axes, seeds: &SeededComparison, wan: &str) -> Plot {
     let cells = seeds.cells();
-    let first = cells.first().map(SeedCell::first);
-    let simulated = first.is_some_and(|first| first.driver == "simulated");
     let own = cells.iter().filter(|cell| cell.wan() == wan).enumerate();
     let mut curves: Vec<Curve> = own
         .filter_map(|(at, cell)| curve(axes, cell, cell.remote().into(), colour(cell.remote(), at)))
@@ -53,33 +31,24 @@ fn plot(axes: Axes, seeds: &SeededComparison, wan: &str) -> Plot {
         curves.extend(lan.and_then(|lan| curve(axes, lan, "bsp on the LAN".into(), GREY)));
     }
 
-    let target = seeds.targets().and_then(|target| target.median);
-    Plot {
+    let over = seeds_said(&seeds.seeds());
+    let labels = Labels {
         description: format!(
-            "{} on {wan}: medians over {}, with the range over all of them",
-            axes.said(),
-            seeds_said(&seeds.seeds())
+            "{} on {wan}: medians over {over}, with the range over all of them",
+            said(axes)
         ),
-        x: if axes == Axes::ObjectiveOverBytes { Quantity::Bytes } else { Quantity::Seconds },
-        x_label: match axes {
-            Axes::ObjectiveOverBytes => "sent over the WAN".into(),
-            _ if simulated => "simulated time".into(),
-            _ => "time".into(),
-        },
-        y_label: match axes {
-            Axes::MetricOverTime => {
-                first.map_or_else(|| "metric".into(), |first| first.metric.name.clone())
-            }
-            _ => "objective".into(),
-        },
-        trend: match axes {
-            Axes::MetricOverTime => Trend::Either,
-            _ => Trend::Falling,
-        },
-        x_spacing: Spacing::Fitting,
-        y_spacing: Spacing::Fitting,
-        curves,
-        target: target.filter(|_| axes != Axes::MetricOverTime),
+        is_simulated: cells.first().is_some_and(|cell| cell.first().driver == "simulated"),
+        metric: metric(&cells),
+        target: seeds.targets().and_then(|target| target.median),
+    };
+    axes.plot(labels, curves)
+}
+
+fn said(axes: Axes) -> &'static str {
+    match axes {
+        Axes::ObjectiveOverTime => "The objective over time",
+        Axes::ObjectiveOverBytes => "The objective over WAN bytes",
+        Axes::MetricOverTime => "The held-out metric over time",
     }
 }
 
@@ -106,22 +75,4 @@ fn curve(axes: Axes, cell: &SeedCell<'_>, label: String, colour: usize) -> Optio
         }
     };
     Some(Curve { label, note, colour, band: band.range, marked: Vec::new(), points: band.points })
-}
-
-impl Axes {
-    fn point(self, at: &Progress) -> (f64, f64) {
-        match self {
-            Self::ObjectiveOverTime => (at.time_s, at.objective),
-            Self::ObjectiveOverBytes => (at.wan_bytes as f64, at.objective),
-            Self::MetricOverTime => (at.time_s, at.metric),
-        }
-    }
-
-    fn said(self) -> &'static str {
-        match self {
-            Self::ObjectiveOverTime => "The objective over time",
-            Self::ObjectiveOverBytes => "The objective over WAN bytes",
-            Self::MetricOverTime => "The held-out metric over time",
-        }
-    }
 }

@@ -3,38 +3,14 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
+mod small_run;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
-
-const RUN: &str = r#"
-    name = "small"
-    seed = 7
-    driver = "simulated"
-
-    [app]
-    kind = "matrix-factorization"
-    rank = 4
-    data.synthetic = { users = 60, items = 40, ratings = 1500, rank = 2, noise = 0.3 }
-
-    [topology]
-    file = "three-regions"
-    bandwidth_scale = 0.01
-
-    [sync.remote]
-    model = "asp"
-
-    [compute]
-    examples_per_second = 1000.0
-
-    [evaluate]
-    every = 5
-
-    [stop]
-    clocks = 40
-"#;
+use small_run::RUN;
 
 /// Calls the program, which can write files of 20 kB: those of a run, but not its page. Its exit code and what it says.
 fn gaia(folder: &Path, arguments: &[&str]) -> (i32, String) {

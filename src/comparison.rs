@@ -72,6 +72,11 @@ impl ComparisonPlan {
         Ok(Self { reference, variants })
     }
 
+    /// The plans of all runs.
+    pub fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.variants.iter().chain([&self.reference]).map(|variant| &variant.plan)
+    }
+
     /// Carries out the reference, then each variant, and sets what came out side by side.
     ///
     /// `run` trains one variant, which it is given with its final stop rules: a run ends once it holds what BSP on the LAN had
@@ -148,6 +153,11 @@ fn machines_of_the_lan<'f>(
 }
 
 impl Variant {
+    /// The name that tells it from the other runs of its comparison, such as `three-regions-asp`.
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.plan.topology.name, self.remote)
+    }
+
     fn new(file: &RunFile, wan: &str, remote: &str) -> Result<Self, ConfigError> {
         let plan = file.with_remote(remote)?.plan()?;
         let plan = if wan == LAN { plan.on_lan() } else { plan };

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::memory::held;
 use super::training::live_mode;
 use super::{OutputFlags, Terminal};
 use gaia_config::{Decision, DriverKind, Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_driver::processors;
-use gaia_planner::{Memory, Request};
+use gaia_planner::Request;
 use gaia_report::plan::{PlanFile, PlanRow, Verdict};
 use gaia_report::{LiveMode, Waiting, figures};
 use gaia_telemetry::Summary;
@@ -70,9 +71,8 @@ fn waited_share(summary: &Summary) -> f64 {
 
 /// How many simulations of the run the free memory holds.
 fn fitting(plan: &Plan, application: &dyn Application) -> usize {
-    let parameters = application.layout().parameters();
-    let each = Memory::of(plan, parameters, application.momentum()).all;
-    let fitting = gaia_data::free_memory().and_then(|free| free.checked_div(each));
+    let free = gaia_data::free_memory();
+    let fitting = free.and_then(|free| free.checked_div(held(plan, application)));
     fitting.map_or(usize::MAX, |fitting| usize::try_from(fitting).unwrap_or(usize::MAX))
 }
 

@@ -347,3 +347,12 @@ fn stop(stop: &StopRules) -> String {
     }
     rules.join(", or ")
 }
+
+pub(super) const CHECK_HELP: &str = "\
+Examples:
+  gaia check config/run/quickstart.toml
+  gaia check config/run/quickstart.toml --json --set topology.file=gaia-2016-ss
+  gaia check run.toml --data --dc tokyo
+  gaia check run.toml --connect --dc tokyo --server 0 --certs certs
+
+With --data the exit code is 2 if data cannot be read. With --connect the exit code is 1 if a link does not work.";

@@ -1,21 +1,20 @@
 //! `gaia compare`: the same training with each remote model over each WAN.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::memory::check_memory;
+use super::reading::{ByHomes, waiting_for_data, with_all_data};
 use super::seeds::compare_seeds;
 use super::slowdown::with_slowdown;
-use super::training::{Shown, carry_out, live_mode, unreported, waiting_for_data};
+use super::training::{Shown, carry_out, show_comparison, unreported};
 use super::{CompareFlags, Done, Failure, OutputFlags, Terminal, signals};
-use crate::applications::{Applications, build_with};
+use crate::applications::Applications;
 use crate::{ComparisonPlan, Variant, write_comparison};
 use gaia_config::{Plan, RunFile};
 use gaia_core::application::Application;
-use gaia_core::topology::DataHome;
 use gaia_driver::Outcome;
-use gaia_report::{Comparison, LivePage, Paint, RunDirectory, Waiting, comparison_block};
+use gaia_report::{Comparison, LivePage, RunDirectory};
 
 /// Runs every remote model over every WAN, BSP on the LAN first: what that reaches is every other's target.
 pub(super) fn compare(
@@ -28,11 +27,7 @@ pub(super) fn compare(
         None => (file, None),
         Some(asked) => {
             let read = |plan: &Plan| {
-                let read = || build_with(applications, plan, 0..plan.topology.workers());
-                let read = waiting_for_data(&flags.run.output, || {
-                    read().map_err(|error| Failure::data(error, &file))
-                });
-                Ok(read?.0)
+                waiting_for_data(&flags.run.output, || with_all_data(plan, &file, applications))
             };
             let (file, found) = with_slowdown(&file, &flags.wan, asked, read, terminal)?;
             (file, Some(found))
@@ -47,7 +42,7 @@ pub(super) fn compare(
     let mut bench = Bench {
         file: &file,
         applications,
-        built: BTreeMap::new(),
+        built: ByHomes::default(),
         directory: RunDirectory::create(flags.run.output.out.as_deref(), &reference.name)?,
         output: &flags.run.output,
         page,
@@ -58,9 +53,7 @@ pub(super) fn compare(
     bench.directory.write("run.toml", reference.to_toml())?;
     let application = bench.application(&plan.reference)?;
     terminal.note(&application.describe());
-    let variants = plan.variants.iter().chain([&plan.reference]);
-    let plans: Vec<_> = variants.map(|variant| &variant.plan).collect();
-    check_memory(&plans, application.as_ref(), terminal)?;
+    check_memory(&plan.plans().collect::<Vec<_>>(), application.as_ref(), terminal)?;
     let workers = reference.topology.workers();
     let comparison = plan.run(|variant| {
         let own = variant.plan.topology.workers();
@@ -76,9 +69,7 @@ pub(super) fn compare(
 
     write_comparison(&bench.directory, reference, &comparison)
         .map_err(|error| unreported(&bench.directory, error))?;
-    let block = comparison_block(&comparison, Some(&bench.directory.page()), Paint::for_stdout());
-    terminal.line(block.trim_end());
-    terminal.result(&comparison.file());
+    show_comparison(&comparison, &bench.directory, terminal);
 
     if bench.interrupted.load(Ordering::Relaxed) {
         let (ran, planned) = (comparison.runs.len(), plan.variants.len() + 1);
@@ -94,8 +85,7 @@ pub(super) fn compare(
 struct Bench<'a> {
     file: &'a RunFile,
     applications: &'a dyn Applications,
-    /// Applications by where the data lies: runs that split it alike share one.
-    built: BTreeMap<Vec<DataHome>, Arc<dyn Application>>,
+    built: ByHomes,
     directory: RunDirectory,
     output: &'a OutputFlags,
     /// The page that is served.
@@ -105,27 +95,33 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn application(&mut self, variant: &Variant) -> Result<Arc<dyn Application>, Failure> {
-        let homes = variant.plan.data_homes();
-        if let Some(application) = self.built.get(&homes) {
-            return Ok(application.clone());
-        }
-
-        let application = {
-            let _line = Waiting::new(live_mode(self.output), "reads the data");
-            build_with(self.applications, &variant.plan, 0..variant.plan.topology.workers())
-                .map_err(|error| Failure::data(error, self.file))?
-        };
-        self.built.insert(homes, application.clone());
-        Ok(application)
+        let Self { file, applications, built, output, .. } = self;
+        waiting_for_data(output, || built.build(&variant.plan, file, *applications))
     }
 
     fn run(&mut self, variant: &Variant) -> Result<Outcome, Failure> {
         let application = self.application(variant)?;
-        let name = format!("{}-{}", variant.plan.topology.name, variant.remote);
-        let directory = self.directory.create_child(&name)?;
+        let directory = self.directory.create_child(&variant.name())?;
 
         let (interrupted, program) = (self.interrupted.clone(), self.applications.program());
         let shown = Shown { page: self.page.as_ref(), ..Shown::alone(self.output) };
         carry_out(&variant.plan, &application, &directory, shown, interrupted, program)
     }
 }
+
+pub(super) const COMPARE_HELP: &str = "\
+Examples:
+  gaia compare config/run/movielens.toml --set app.data.path=ratings.csv --wan lan,gaia-2016-ec2-all
+  gaia compare config/run/a9a.toml --remote bsp,tap,asp --wan gaia-2016-vc,my-wan.toml
+  gaia compare config/run/quickstart.toml --driver simulated --seeds 5
+  gaia compare config/run/quickstart.toml --driver simulated --slowdown 4.5
+
+[sync.remote] of the run file applies to the model that it names. The other models run with their \
+defaults (SSP with a staleness of 1). An inline bandwidth_scale of the run file applies to every WAN.
+
+--slowdown TIMES fits the bandwidth scale for one WAN instead, by short simulations of BSP there and on its LAN. A small model \
+over slow links waits as long as a large one over fast links. The scale that is found is said, and recorded in compare.json.
+
+--seeds N repeats the comparison with N seeds: that of the run, the next, and so on. Figures are medians with their lowest and \
+highest value, and a difference that does not have the same sign with every seed is called noise. Simulated runs go on in \
+parallel, those of the other drivers one at a time. Ctrl-C keeps the runs that have ended.";

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::memory::check_memory;
+use super::reading::{waiting_for_data, with_all_data};
 use super::training::live_mode;
 use super::{Failure, RunFlags, Terminal};
 use crate::applications::{Applications, build_with};
@@ -27,11 +28,8 @@ pub(super) fn decided(
     }
 
     let trial = in_this_process(&plan);
-    let application = {
-        let _line = Waiting::new(live_mode(&run.output), "reads the data");
-        build_with(applications, &trial, 0..plan.topology.workers())
-            .map_err(|error| Failure::data(error, file))?
-    };
+    let read = || with_all_data(&trial, file, applications);
+    let application = waiting_for_data(&run.output, read)?;
     check_memory(&[&trial], application.as_ref(), terminal)?;
     let decided = {
         let _line = Waiting::new(live_mode(&run.output), "chooses the remote model");

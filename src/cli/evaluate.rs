@@ -90,3 +90,13 @@ pub(super) fn evaluate(
     terminal.result(&evaluated);
     Ok(())
 }
+
+pub(super) const EVALUATE_HELP: &str = "\
+Examples:
+  gaia evaluate runs/first/model.safetensors
+  gaia evaluate runs/first/model.safetensors --data ratings-of-june.csv --json
+  gaia evaluate runs/first/model.safetensors --data mnist --set app.data.source=idx
+
+Without --data the model is evaluated as at the end of its run: the objective over the examples that trained it, the \
+metric over those that were held out. With --data both are over all examples of the data, or over its test files if \
+the format has test files. Users and items that the model does not know are predicted from what it knows.";

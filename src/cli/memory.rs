@@ -23,7 +23,6 @@ pub(super) fn check_memory(
     let Some(free) = gaia_data::free_memory() else { return Ok(()) };
     let layout = application.layout();
     let dense = layout.dense_parameters();
-    let parameters = layout.parameters();
 
     let mut most = 0;
     for plan in plans {
@@ -31,7 +30,7 @@ pub(super) fn check_memory(
         if least > free {
             return Err(Failure::usage(too_large(plan, dense, (least, free))));
         }
-        most = most.max(Memory::of(plan, parameters, application.momentum()).all);
+        most = most.max(held(plan, application));
     }
     if most > free {
         terminal.note(&format!(
@@ -41,6 +40,11 @@ pub(super) fn check_memory(
         ));
     }
     Ok(())
+}
+
+/// The bytes that the nodes of a run hold of parameters, at most.
+pub(super) fn held(plan: &Plan, application: &dyn Application) -> u64 {
+    Memory::of(plan, application.layout().parameters(), application.momentum()).all
 }
 
 fn too_large(plan: &Plan, parameters: usize, (least, free): (u64, u64)) -> String {

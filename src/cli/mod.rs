@@ -24,6 +24,7 @@ mod node_data;
 mod paper;
 mod plan;
 mod predict;
+mod reading;
 mod report;
 mod seeds;
 mod setting_of_flag;
@@ -65,25 +66,25 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Train the model that a run file describes, and write a report
-    #[command(after_help = TRAIN_HELP)]
+    #[command(after_help = train::TRAIN_HELP)]
     Train(TrainFlags),
     /// Run the same training with several remote models over several WANs, and compare the results
-    #[command(after_help = COMPARE_HELP)]
+    #[command(after_help = compare::COMPARE_HELP)]
     Compare(CompareFlags),
     /// Predict which remote model suits a run, what it will cost and how it scales, by short simulations
     #[command(after_help = plan::PLAN_HELP, mut_arg("out", plan::out_help), mut_arg("driver", |driver| driver.hide(true)))]
     Plan(PlanFlags),
     /// Repeat the evaluation of the Gaia paper, and compare the results with the published ones
-    #[command(after_help = PAPER_HELP)]
+    #[command(after_help = paper::PAPER_HELP)]
     Paper(PaperFlags),
     /// Check a run file and all files that it names, and show what would run
-    #[command(after_help = CHECK_HELP)]
+    #[command(after_help = check::CHECK_HELP)]
     Check(CheckFlags),
     /// Write the model that a script declares, for nodes that do not run the script
     #[command(after_help = init::INIT_HELP, mut_arg("out", init::file_help), mut_arg("driver", |driver| driver.hide(true)))]
     Init(InitFlags),
     /// Run one node of a run over many processes: a server, a worker or the coordinator
-    #[command(after_help = NODE_HELP)]
+    #[command(after_help = node::NODE_HELP)]
     Node(NodeFlags),
     /// Make, renew, revoke and list the certificates that the nodes of a run use
     #[command(subcommand, after_help = certs::CERTS_HELP)]
@@ -92,13 +93,13 @@ enum Verb {
     #[command(subcommand, after_help = deploy::DEPLOY_HELP)]
     Deploy(deploy::DeployVerb),
     /// Evaluate a trained model on the data of its run, or on other data
-    #[command(after_help = EVALUATE_HELP)]
+    #[command(after_help = evaluate::EVALUATE_HELP)]
     Evaluate(EvaluateFlags),
     /// Write what a trained model predicts of the examples in a file
-    #[command(after_help = PREDICT_HELP)]
+    #[command(after_help = predict::PREDICT_HELP)]
     Predict(PredictFlags),
     /// Write the report of a finished run again, or one report of several runs
-    #[command(after_help = REPORT_HELP)]
+    #[command(after_help = report::REPORT_HELP)]
     Report(ReportFlags),
 }
 
@@ -511,121 +512,3 @@ Environment:
   GAIA_LOG         which messages are logged to standard error, such as gaia=debug [default: warn]
   GAIA_LOG_FORMAT  text or json, as --log
   NO_COLOR         if set, the output has no colours";
-
-const TRAIN_HELP: &str = "\
-Examples:
-  gaia train config/run/quickstart.toml
-  gaia train config/run/quickstart.toml --driver simulated --seed 7 --out runs/seven
-  gaia train config/run/movielens.toml --set app.data.path=ratings.csv --set sync.remote.model=bsp
-  gaia train config/run/quickstart.toml --driver simulated --set checkpoint.every=10 --out runs/long --resume auto
-  gaia train config/run/quickstart.toml --driver real        (a process for each node, on this machine)
-  gaia train config/run/quickstart.toml --live               (shows the report while the run goes on)
-
-A path in a file is relative to that file. A path in --set is relative to the working directory. \
-A --set that chooses another `model` or `kind` drops the settings of the previous one.
-
-The run directory contains run.toml (which repeats the run), progress.jsonl, summary.json, \
-convergence.svg, report.html and events.out.tfevents.gaia (for TensorBoard). With --driver real it also contains the log of each node, in logs/.
-
-On a first SIGTERM or Ctrl-C the run ends in order, with its report and its model so far, and the exit code is 75. \
-A second signal ends it at once.
-
---resume auto --out DIR continues a run that was killed, starts it if there is nothing to continue, and shows its \
-result if it has finished. A simulated run continues from the newest complete checkpoint in DIR: it writes one to \
-checkpoints/clock-NNNN every `checkpoint.every` clocks, and when it is interrupted. The result has the same bytes as \
-that of a run that was not stopped. With --driver real the run continues from the states of its nodes. With \
---driver emulated nothing is kept. The default is never: a directory with files of another run is refused.
-
---seeds N trains with N seeds: that of the run, the next, and so on. Simulated runs go on in parallel, as many as there are \
-processors and as memory holds; runs of the other drivers go on one at a time. Each has its directory, seed-SEED, in the run's \
-directory; compare.json and compare.html there have the medians and ranges. Ctrl-C keeps the runs that have ended.
-
-With --driver real the certificates of the nodes are in a temporary folder that only its owner can open. The folder \
-is deleted when the run ends, unless the process is killed.";
-
-const COMPARE_HELP: &str = "\
-Examples:
-  gaia compare config/run/movielens.toml --set app.data.path=ratings.csv --wan lan,gaia-2016-ec2-all
-  gaia compare config/run/a9a.toml --remote bsp,tap,asp --wan gaia-2016-vc,my-wan.toml
-  gaia compare config/run/quickstart.toml --driver simulated --seeds 5
-  gaia compare config/run/quickstart.toml --driver simulated --slowdown 4.5
-
-[sync.remote] of the run file applies to the model that it names. The other models run with their \
-defaults (SSP with a staleness of 1). An inline bandwidth_scale of the run file applies to every WAN.
-
---slowdown TIMES fits the bandwidth scale for one WAN instead, by short simulations of BSP there and on its LAN. A small model \
-over slow links waits as long as a large one over fast links. The scale that is found is said, and recorded in compare.json.
-
---seeds N repeats the comparison with N seeds: that of the run, the next, and so on. Figures are medians with their lowest and \
-highest value, and a difference that does not have the same sign with every seed is called noise. Simulated runs go on in \
-parallel, those of the other drivers one at a time. Ctrl-C keeps the runs that have ended.";
-
-const PAPER_HELP: &str = "\
-Examples:
-  gaia paper --quick
-  gaia paper --only cells --apps mf --wans ss --models asp --set sync.remote.threshold=0.05
-  gaia paper --only cells,ablation --out runs/paper --seed 7
-
-The directory contains paper.json, its pages paper.html, paper-elsewhere.html and paper.md, and a run file for each \
-run. gaia train on a run file repeats that run. The pages describe each section and what is fitted before it.";
-
-const CHECK_HELP: &str = "\
-Examples:
-  gaia check config/run/quickstart.toml
-  gaia check config/run/quickstart.toml --json --set topology.file=gaia-2016-ss
-  gaia check run.toml --data --dc tokyo
-  gaia check run.toml --connect --dc tokyo --server 0 --certs certs
-
-With --data the exit code is 2 if data cannot be read. With --connect the exit code is 1 if a link does not work.";
-
-const NODE_HELP: &str = "\
-Examples:
-  gaia node run.toml --coordinator --certs certs --out runs/first
-  gaia node run.toml --dc tokyo --server 0 --certs certs
-  gaia node run.toml --dc tokyo --server 0 --worker 0 --certs certs
-  gaia train run.toml --driver real      (all nodes on this machine)
-
-The topology sets where nodes listen: `coordinator_address`, and `server_addresses` in each data center. Workers \
-open connections and do not listen. Nodes start in any order and wait for each other. Every node needs the same run \
-file and settings, and a certificate of the run. A node that fails ends the run, and every other node names it.
-
-Environment, used if no flag names the node:
-  GAIA_ROLE            coordinator, server or worker, with GAIA_DC and GAIA_INDEX [default: 0]
-  RANK, SLURM_PROCID, JOB_COMPLETION_INDEX
-                       of torchrun, Slurm and JobSet, the first that is set: 0 is the coordinator;
-                       then come, data center by data center, its servers and its workers; with
-                       GAIA_DC, ranks count from 0 in that data center
-  GAIA_COORDINATOR     where the coordinator listens, HOST:PORT; otherwise MASTER_ADDR and
-                       MASTER_PORT of torchrun
-  GAIA_CERTS           the certificates, as --certs
-  GAIA_STATE           the state directory, as --state
-  GAIA_METRICS         the address for metrics and health, as --metrics
-
-With --metrics the node serves HTTP. /metrics has its metrics in the format of Prometheus. /healthz is 200 while the \
-node's event loop runs, and 503 with a reason after it has not run for 10 s. /readyz is 200 while the run has started \
-and all peers are connected, and 503 with the reason otherwise. The endpoint is unauthenticated: keep it on 127.0.0.1 \
-or on a private network.";
-
-const EVALUATE_HELP: &str = "\
-Examples:
-  gaia evaluate runs/first/model.safetensors
-  gaia evaluate runs/first/model.safetensors --data ratings-of-june.csv --json
-  gaia evaluate runs/first/model.safetensors --data mnist --set app.data.source=idx
-
-Without --data the model is evaluated as at the end of its run: the objective over the examples that trained it, the \
-metric over those that were held out. With --data both are over all examples of the data, or over its test files if \
-the format has test files. Users and items that the model does not know are predicted from what it knows.";
-
-const PREDICT_HELP: &str = "\
-Examples:
-  gaia predict runs/first/model.safetensors --data pairs.csv --out predicted.csv
-  gaia predict runs/first/model.safetensors --data mnist --out classes.parquet
-
-One row for each example: of ratings the user, the item and the predicted rating, whether or not the file has ratings; \
-of examples with classes the label, the most likely class and the probability of each; of documents the largest topic \
-and the share of each. Of data with test files the test set is taken.";
-
-const REPORT_HELP: &str = "\
-Examples:
-  gaia report runs/quickstart-20250101-120000
-  gaia report runs/bsp runs/asp --out runs/both";

@@ -246,6 +246,34 @@ const NOT_SHOWN: &str = "--live: only the coordinator receives the progress of t
 const NO_PLACE: &str = "no flag or variable names the node, expected --dc NAME --server N, --dc NAME --worker N or \
                         --coordinator, or GAIA_ROLE to be set";
 
+pub(super) const NODE_HELP: &str = "\
+Examples:
+  gaia node run.toml --coordinator --certs certs --out runs/first
+  gaia node run.toml --dc tokyo --server 0 --certs certs
+  gaia node run.toml --dc tokyo --server 0 --worker 0 --certs certs
+  gaia train run.toml --driver real      (all nodes on this machine)
+
+The topology sets where nodes listen: `coordinator_address`, and `server_addresses` in each data center. Workers \
+open connections and do not listen. Nodes start in any order and wait for each other. Every node needs the same run \
+file and settings, and a certificate of the run. A node that fails ends the run, and every other node names it.
+
+Environment, used if no flag names the node:
+  GAIA_ROLE            coordinator, server or worker, with GAIA_DC and GAIA_INDEX [default: 0]
+  RANK, SLURM_PROCID, JOB_COMPLETION_INDEX
+                       of torchrun, Slurm and JobSet, the first that is set: 0 is the coordinator;
+                       then come, data center by data center, its servers and its workers; with
+                       GAIA_DC, ranks count from 0 in that data center
+  GAIA_COORDINATOR     where the coordinator listens, HOST:PORT; otherwise MASTER_ADDR and
+                       MASTER_PORT of torchrun
+  GAIA_CERTS           the certificates, as --certs
+  GAIA_STATE           the state directory, as --state
+  GAIA_METRICS         the address for metrics and health, as --metrics
+
+With --metrics the node serves HTTP. /metrics has its metrics in the format of Prometheus. /healthz is 200 while the \
+node's event loop runs, and 503 with a reason after it has not run for 10 s. /readyz is 200 while the run has started \
+and all peers are connected, and 503 with the reason otherwise. The endpoint is unauthenticated: keep it on 127.0.0.1 \
+or on a private network.";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -54,3 +54,12 @@ impl Watch for Teller<'_> {
         ));
     }
 }
+
+pub(super) const PAPER_HELP: &str = "\
+Examples:
+  gaia paper --quick
+  gaia paper --only cells --apps mf --wans ss --models asp --set sync.remote.threshold=0.05
+  gaia paper --only cells,ablation --out runs/paper --seed 7
+
+The directory contains paper.json, its pages paper.html, paper-elsewhere.html and paper.md, and a run file for each \
+run. gaia train on a run file repeats that run. The pages describe each section and what is fitted before it.";

@@ -1,8 +1,9 @@
 //! `gaia plan`: which remote model a run should have, and what it will cost, before it starts.
 
+use super::reading::{waiting_for_data, with_all_data};
 use super::training::live_mode;
 use super::{Failure, PlanFlags, Terminal, signals};
-use crate::applications::{Applications, build_with};
+use crate::applications::Applications;
 use gaia_driver::processors;
 use gaia_planner::{ClockWork, PlannerError, Request, Scaling, Step};
 use gaia_report::plan::{FILE, plan_block, scaling_block};
@@ -20,11 +21,8 @@ pub(super) fn plan(
         return Err(Failure::usage("--target: expected a finite number"));
     }
 
-    let application = {
-        let _line = Waiting::new(live_mode(&flags.run.output), "reads the data");
-        build_with(applications, &own, 0..own.topology.workers())
-            .map_err(|error| Failure::data(error, &file))?
-    };
+    let read = || with_all_data(&own, &file, applications);
+    let application = waiting_for_data(&flags.run.output, read)?;
     terminal.note(&application.describe());
 
     if flags.scaling {

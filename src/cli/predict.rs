@@ -26,3 +26,12 @@ pub(super) fn predict(flags: &PredictFlags, terminal: &Terminal) -> Result<(), F
     }));
     Ok(())
 }
+
+pub(super) const PREDICT_HELP: &str = "\
+Examples:
+  gaia predict runs/first/model.safetensors --data pairs.csv --out predicted.csv
+  gaia predict runs/first/model.safetensors --data mnist --out classes.parquet
+
+One row for each example: of ratings the user, the item and the predicted rating, whether or not the file has ratings; \
+of examples with classes the label, the most likely class and the probability of each; of documents the largest topic \
+and the share of each. Of data with test files the test set is taken.";

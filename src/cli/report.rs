@@ -1,10 +1,11 @@
 //! `gaia report`: pictures and pages from run directories.
 
-use super::training::show_result;
+use super::seeds::show_seeds;
+use super::training::{show_comparison, show_result};
 use super::{Failure, ReportFlags, Terminal};
 use gaia_report::{
-    Comparison, Paint, RunDirectory, RunRecord, SeededComparison, comparison_block, figures, paper,
-    read_comparison, read_seeds, seeds_block, write_comparison, write_run_pages, write_seeds,
+    Comparison, Paint, RunDirectory, RunRecord, SeededComparison, figures, paper, read_comparison,
+    read_runs, read_seeds, write_comparison, write_run_pages, write_seeds,
 };
 
 /// Writes the report of finished runs again, or of several runs side by side.
@@ -78,10 +79,7 @@ fn set_seeds_side_by_side(
             )));
         }
         for ((_, directory), (_, runs)) in own.iter().zip(&mut comparisons) {
-            for member in directory.members()? {
-                let run = member.read()?;
-                runs.push((run.summary, run.progress));
-            }
+            runs.extend(read_runs(&directory.members()?)?);
         }
     }
 
@@ -99,9 +97,7 @@ fn finish_seeds(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     write_seeds(directory, run_toml, seeds)?;
-    let block = seeds_block(seeds, Some(&directory.page()), Paint::for_stdout());
-    terminal.line(block.trim_end());
-    terminal.result(&seeds.file());
+    show_seeds(seeds, directory, terminal);
     Ok(())
 }
 
@@ -122,10 +118,7 @@ fn set_side_by_side(
     for directory in directories {
         let members = if directory.is_comparison() { directory.children()? } else { Vec::new() };
         let members = if members.is_empty() { std::slice::from_ref(directory) } else { &members };
-        for member in members {
-            let run = member.read()?;
-            runs.push((run.summary, run.progress));
-        }
+        runs.extend(read_runs(members)?);
     }
     let run_toml = directories[0].read_run_toml()?;
     let directory = RunDirectory::create(flags.output.out.as_deref(), "report")?;
@@ -139,8 +132,11 @@ fn finish(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     write_comparison(directory, run_toml, comparison)?;
-    let block = comparison_block(comparison, Some(&directory.page()), Paint::for_stdout());
-    terminal.line(block.trim_end());
-    terminal.result(&comparison.file());
+    show_comparison(comparison, directory, terminal);
     Ok(())
 }
+
+pub(super) const REPORT_HELP: &str = "\
+Examples:
+  gaia report runs/quickstart-20250101-120000
+  gaia report runs/bsp runs/asp --out runs/both";

@@ -9,8 +9,9 @@ use super::advice::advise;
 use super::deciding::decided;
 use super::log::name_node;
 use super::memory::check_memory;
+use super::reading::waiting_for_data;
 use super::seeds::train_seeds;
-use super::training::{Shown, carry_out, carry_out_kept, show_result, waiting_for_data};
+use super::training::{Shown, carry_out, carry_out_kept, show_result};
 use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
 use crate::applications::{Applications, build_with};
 use gaia_checkpoint::{Checkpoints, Keeper, Resumed};
@@ -48,8 +49,7 @@ pub(super) fn train(
     }
 
     let page = live.serve(terminal)?;
-    let (application, _) =
-        waiting_for_data(&run.output, || application_of(&plan, &file, applications))?;
+    let application = waiting_for_data(&run.output, || application_of(&plan, &file, applications))?;
     check_memory(&[&plan], application.as_ref(), terminal)?;
     let from = match resume {
         Resume::From(path) => Some(checkpoints(&plan, application.as_ref(), path).read(path)?),
@@ -214,3 +214,34 @@ fn show_again(
 
 const NO_CHECKPOINT: &str = "--resume DIR continues a simulated run from a checkpoint, expected --resume auto --out DIR \
                              with the real driver, which continues from the states of its nodes";
+
+pub(super) const TRAIN_HELP: &str = "\
+Examples:
+  gaia train config/run/quickstart.toml
+  gaia train config/run/quickstart.toml --driver simulated --seed 7 --out runs/seven
+  gaia train config/run/movielens.toml --set app.data.path=ratings.csv --set sync.remote.model=bsp
+  gaia train config/run/quickstart.toml --driver simulated --set checkpoint.every=10 --out runs/long --resume auto
+  gaia train config/run/quickstart.toml --driver real        (a process for each node, on this machine)
+  gaia train config/run/quickstart.toml --live               (shows the report while the run goes on)
+
+A path in a file is relative to that file. A path in --set is relative to the working directory. \
+A --set that chooses another `model` or `kind` drops the settings of the previous one.
+
+The run directory contains run.toml (which repeats the run), progress.jsonl, summary.json, \
+convergence.svg, report.html and events.out.tfevents.gaia (for TensorBoard). With --driver real it also contains the log of each node, in logs/.
+
+On a first SIGTERM or Ctrl-C the run ends in order, with its report and its model so far, and the exit code is 75. \
+A second signal ends it at once.
+
+--resume auto --out DIR continues a run that was killed, starts it if there is nothing to continue, and shows its \
+result if it has finished. A simulated run continues from the newest complete checkpoint in DIR: it writes one to \
+checkpoints/clock-NNNN every `checkpoint.every` clocks, and when it is interrupted. The result has the same bytes as \
+that of a run that was not stopped. With --driver real the run continues from the states of its nodes. With \
+--driver emulated nothing is kept. The default is never: a directory with files of another run is refused.
+
+--seeds N trains with N seeds: that of the run, the next, and so on. Simulated runs go on in parallel, as many as there are \
+processors and as memory holds; runs of the other drivers go on one at a time. Each has its directory, seed-SEED, in the run's \
+directory; compare.json and compare.html there have the medians and ranges. Ctrl-C keeps the runs that have ended.
+
+With --driver real the certificates of the nodes are in a temporary folder that only its owner can open. The folder \
+is deleted when the run ends, unless the process is killed.";

@@ -14,8 +14,8 @@ use gaia_core::application::Application;
 use gaia_driver::real::NodeFiles;
 use gaia_driver::{Ending, Outcome, RunError, RunOptions};
 use gaia_report::{
-    DcPlan, Live, LiveMode, LivePage, LivePlan, Paint, Recorder, ReportError, RunDirectory,
-    RunsView, Waiting, highlights_block, run_block, write_run,
+    Comparison, DcPlan, Live, LiveMode, LivePage, LivePlan, Paint, Recorder, ReportError,
+    RunDirectory, RunsView, comparison_block, highlights_block, run_block, write_run,
 };
 use gaia_telemetry::{InitialRecord, Observer, Summary};
 use tracing::warn;
@@ -32,6 +32,17 @@ pub(super) fn show_result(
         run_block(summary, &directory.main_files(), paint) + &highlights_block(highlights, paint);
     terminal.line(block.trim_end());
     terminal.result(summary);
+}
+
+/// Shows the result of a comparison that its directory holds.
+pub(super) fn show_comparison(
+    comparison: &Comparison,
+    directory: &RunDirectory,
+    terminal: &Terminal,
+) {
+    let block = comparison_block(comparison, Some(&directory.page()), Paint::for_stdout());
+    terminal.line(block.trim_end());
+    terminal.result(&comparison.file());
 }
 
 /// Runs a plan, shows how it goes, and writes its files. A first signal to end makes it end in order. `program` is the
@@ -147,18 +158,6 @@ impl<'a> Shown<'a> {
     pub(super) fn alone(output: &'a OutputFlags) -> Self {
         Self { output, page: None, among: None, seed: None }
     }
-}
-
-/// Reads data while a line says so. Also returns by how many bytes that has reduced the memory that is free.
-pub(super) fn waiting_for_data<T>(
-    output: &OutputFlags,
-    read: impl FnOnce() -> Result<T, Failure>,
-) -> Result<(T, u64), Failure> {
-    let before = gaia_data::free_memory();
-    let _line = Waiting::new(live_mode(output), "reads the data");
-    let read = read()?;
-    let taken = before.zip(gaia_data::free_memory());
-    Ok((read, taken.map_or(0, |(before, after)| before.saturating_sub(after))))
 }
 
 /// How progress is shown. A log that machines read is not mixed with lines for people.

@@ -132,10 +132,20 @@ pub fn read_seeds(directory: &RunDirectory) -> Result<SeededComparison, ReportEr
 /// # Errors
 /// As [`RunDirectory::read`], for any of the runs.
 pub fn read_comparison(directory: &RunDirectory) -> Result<Comparison, ReportError> {
-    let mut runs = Vec::new();
-    for child in directory.members()? {
-        let record = child.read()?;
-        runs.push((record.summary, record.progress));
-    }
+    let runs = read_runs(&directory.members()?)?;
     Ok(Comparison { slowdown: directory.slowdown(), ..Comparison::new(runs) })
+}
+
+/// Reads the run that each directory holds, as comparisons take them.
+///
+/// # Errors
+/// As [`RunDirectory::read`], for any of the runs.
+pub fn read_runs(
+    directories: &[RunDirectory],
+) -> Result<Vec<(Summary, Vec<Progress>)>, ReportError> {
+    let read = |directory: &RunDirectory| {
+        let record = directory.read()?;
+        Ok((record.summary, record.progress))
+    };
+    directories.iter().map(read).collect()
 }

@@ -1,31 +1,24 @@
 //! `gaia compare --seeds N`: the whole comparison, once for each seed.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::at_once::at_once;
 use super::room::Room;
-use super::{Progress, files_of_seeds, finish, of_seed, room_of};
-use crate::applications::{Applications, build_with};
+use super::{Progress, files_of_seeds, finish, measured, of_seed, room_of};
+use crate::applications::Applications;
 use crate::cli::memory::check_memory;
-use crate::cli::training::{carry_out, unreported, waiting_for_data};
+use crate::cli::reading::ByHomes;
+use crate::cli::training::{carry_out, unreported};
 use crate::cli::{CompareFlags, Done, Failure, Terminal, signals};
 use crate::{ComparisonPlan, write_comparison};
 use gaia_config::{Plan, RunFile};
-use gaia_core::application::Application;
-use gaia_core::topology::DataHome;
 use gaia_report::{Comparison, RunDirectory, Slowdown};
-
-/// Applications by where the data lies: runs that split it alike share one.
-type Built = BTreeMap<Vec<DataHome>, Arc<dyn Application>>;
 
 /// The comparison of one seed, ready to begin.
 struct Job<'a> {
     seed: u64,
     plan: &'a ComparisonPlan,
-    applications: Built,
+    applications: ByHomes,
     directory: RunDirectory,
 }
 
@@ -42,17 +35,23 @@ pub(in crate::cli) fn compare_seeds(
     let plans = files.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
     let reference = &plans[0].reference.plan;
 
-    let build = |at: usize| built(&plans[at], &files[at].1, applications);
-    let (read, data) = waiting_for_data(output, || build(0))?;
-    let of_reference = &read[&reference.data_homes()];
-    let of_one_seed: Vec<&Plan> = runs_of(&plans[0]).collect();
+    let build = |at: usize| {
+        let mut built = ByHomes::default();
+        for plan in plans[at].plans() {
+            built.build(plan, &files[at].1, applications)?;
+        }
+        Ok(built)
+    };
+    let (read, data) = measured(output, || build(0))?;
+    let of_reference = read.of(reference);
+    let of_one_seed: Vec<&Plan> = plans[0].plans().collect();
     check_memory(&of_one_seed, of_reference.as_ref(), terminal)?;
     let directory = RunDirectory::create(output.out.as_deref(), &reference.name)?;
     directory.write("run.toml", reference.to_toml())?;
     terminal.note(&of_reference.describe());
     let counts = (plans.len(), plans[0].variants.len());
     let room = room_of(&of_one_seed, counts, (of_reference.as_ref(), data), terminal);
-    let all = plans.iter().map(|plan| runs_of(plan).count()).sum();
+    let all = plans.iter().map(|plan| plan.plans().count()).sum();
     let progress = Progress::new(terminal, output, room == Room::ONE, all);
     let interrupted = signals::interrupted().map_err(Failure::run)?;
     let program = applications.program();
@@ -73,9 +72,8 @@ pub(in crate::cli) fn compare_seeds(
     let carry_out = |job: Job<'_>| {
         let Job { seed, plan, applications, directory } = job;
         let comparison = plan.run_at_once(room.inside, |variant| {
-            let name = format!("{}-{}", variant.plan.topology.name, variant.remote);
-            let child = directory.create_child(&name)?;
-            let application = &applications[&variant.plan.data_homes()];
+            let child = directory.create_child(&variant.name())?;
+            let application = applications.of(&variant.plan);
             let (interrupted, program) = (interrupted.clone(), program.clone());
             let shown = progress.shown(seed);
             let outcome =
@@ -92,25 +90,4 @@ pub(in crate::cli) fn compare_seeds(
     let found = at_once(plans.len(), room.seeds, prepare, carry_out);
 
     finish(&directory, &reference.to_toml(), found, all, &interrupted, terminal)
-}
-
-/// The plans of all runs of a comparison.
-fn runs_of(plan: &ComparisonPlan) -> impl Iterator<Item = &Plan> {
-    plan.variants.iter().chain([&plan.reference]).map(|variant| &variant.plan)
-}
-
-/// The applications of all runs of a comparison.
-fn built(
-    plan: &ComparisonPlan,
-    file: &RunFile,
-    applications: &dyn Applications,
-) -> Result<Built, Failure> {
-    let mut built = Built::new();
-    for plan in runs_of(plan) {
-        if let Entry::Vacant(place) = built.entry(plan.data_homes()) {
-            let application = build_with(applications, plan, 0..plan.topology.workers());
-            place.insert(application.map_err(|error| Failure::data(error, file))?);
-        }
-    }
-    Ok(built)
 }

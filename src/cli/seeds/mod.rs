@@ -14,12 +14,13 @@ pub(super) use train::train_seeds;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use self::room::{Bounds, Room, why_one_at_a_time};
+use super::memory::held;
+use super::reading::waiting_for_data;
 use super::training::{Shown, live_mode, unreported};
 use super::{Done, Failure, OutputFlags, RunFlags, Terminal};
 use gaia_config::{Override, Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_driver::{RunError, processors};
-use gaia_planner::Memory;
 use gaia_report::{
     Comparison, LiveMode, Paint, RunDirectory, RunsView, SeededComparison, figures, seeds_block,
     write_seeds,
@@ -48,6 +49,17 @@ fn files_of_seeds(
     (first..=last).map(with_seed).collect()
 }
 
+/// Reads the data of the first seed, and by how many bytes that has reduced the memory that is free.
+fn measured<T>(
+    output: &OutputFlags,
+    read: impl FnOnce() -> Result<T, Failure>,
+) -> Result<(T, u64), Failure> {
+    let before = gaia_data::free_memory();
+    let read = waiting_for_data(output, read)?;
+    let taken = before.zip(gaia_data::free_memory());
+    Ok((read, taken.map_or(0, |(before, after)| before.saturating_sub(after))))
+}
+
 /// How many runs go on at once, which is said. The plans are those of one seed; `counts` are the seeds, and the runs
 /// of each that need not follow one another; `read` is the application of the first seed and the memory that its data
 /// takes.
@@ -57,8 +69,6 @@ fn room_of(
     (application, data): (&dyn Application, u64),
     terminal: &Terminal,
 ) -> Room {
-    let parameters = application.layout().parameters();
-    let held = |plan: &&Plan| Memory::of(plan, parameters, application.momentum()).all;
     let first = plans.first().map_or(0, |plan| plan.seed.0);
     let said = format!("{seeds} seeds, {first} to {}", first + (seeds as u64 - 1));
     if let Some(why) = plans.first().and_then(|plan| why_one_at_a_time(plan)) {
@@ -71,7 +81,7 @@ fn room_of(
         seeds,
         inside,
         data,
-        model: plans.iter().map(held).max().unwrap_or(0),
+        model: plans.iter().map(|plan| held(plan, application)).max().unwrap_or(0),
         free: gaia_data::free_memory().map(|free| free + data),
     });
     let short = match room.is_short_of_memory {
@@ -130,6 +140,13 @@ impl<'a> Progress<'a> {
     }
 }
 
+/// Shows the result of runs over several seeds that a directory holds.
+pub(super) fn show_seeds(seeds: &SeededComparison, directory: &RunDirectory, terminal: &Terminal) {
+    let block = seeds_block(seeds, Some(&directory.page()), Paint::for_stdout());
+    terminal.line(block.trim_end());
+    terminal.result(&seeds.file());
+}
+
 /// Reports the runs that have ended, and says how it went: a failure comes after the report of the others.
 fn finish(
     directory: &RunDirectory,
@@ -146,9 +163,7 @@ fn finish(
         if let Err(error) = written {
             return Err(failure.unwrap_or_else(|| unreported(directory, error)));
         }
-        let block = seeds_block(&seeds, Some(&directory.page()), Paint::for_stdout());
-        terminal.line(block.trim_end());
-        terminal.result(&seeds.file());
+        show_seeds(&seeds, directory, terminal);
     }
 
     if let Some(failure) = failure {

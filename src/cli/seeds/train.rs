@@ -5,12 +5,11 @@ use std::sync::atomic::Ordering;
 
 use super::at_once::at_once;
 use super::room::Room;
-use super::{Progress, diverged, files_of_seeds, finish, of_seed, room_of};
+use super::{Progress, diverged, files_of_seeds, finish, measured, of_seed, room_of};
 use crate::applications::Applications;
 use crate::cli::deciding::decided;
 use crate::cli::memory::check_memory;
 use crate::cli::train::{Started, application_of, interrupted};
-use crate::cli::training::waiting_for_data;
 use crate::cli::{Done, Failure, Terminal, TrainFlags};
 use gaia_config::{Decision, Plan, RunFile};
 use gaia_core::application::Application;
@@ -39,7 +38,7 @@ pub(in crate::cli) fn train_seeds(
     let plans = plans.collect::<Result<Vec<Plan>, Failure>>()?;
 
     let application = |at: usize| application_of(&plans[at], &files[at].1, applications);
-    let (read, data) = waiting_for_data(&run.output, || application(0))?;
+    let (read, data) = measured(&run.output, || application(0))?;
     check_memory(&[&first], read.as_ref(), terminal)?;
     let directory = RunDirectory::create(run.output.out.as_deref(), &first.name)?;
     directory.write("run.toml", first.to_toml())?;

@@ -4,114 +4,123 @@
 //! updates of 3 bytes a second: coding at 50 million a second costs one tenth of a core on such a link.
 #![allow(clippy::disallowed_types, clippy::print_stdout, reason = "a bench measures and prints")]
 
+#[path = "rows/mod.rs"]
+mod rows;
+
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 
 use gaia_core::codec::{Buffers, Changes, ValueFormat, decode, encode, fit, quantise};
 use gaia_core::types::{Random, Seed};
 use rand::RngExt;
+use rows::{Rows, seconds};
 
 const PARAMETERS: u32 = 10_000_000;
-const ROUNDS: usize = 9;
 
 fn main() {
+    let mut rows = Rows::new();
     let mut random = Seed(1).child("codec").random();
-    let mut pass_values = vec![1.0f32; PARAMETERS as usize];
-    let pass = median((0..ROUNDS).map(|_| {
-        time(|| {
-            for value in &mut pass_values {
-                *value *= 1.5;
-            }
-            black_box(&mut pass_values);
-        })
-    }));
-    let per_value = pass.as_secs_f64() / f64::from(PARAMETERS);
-    println!(
-        "median of {ROUNDS}; a pass (read and write one f32) takes {:.2} ns a value",
-        per_value * 1e9
-    );
-    println!(
-        "{:<36} {:>9} {:>9} {:>7} {:>7} {:>7}  (M/s; passes)",
-        "bf16", "indexes", "B/index", "encode", "decode", "fit"
-    );
-    for (name, indexes) in [
-        ("random 0.1 %", scattered(0.001, &mut random)),
-        ("random 1 %", scattered(0.01, &mut random)),
-        ("random 5 %", scattered(0.05, &mut random)),
-        ("random 20 %", scattered(0.2, &mut random)),
-        ("random 60 %", scattered(0.6, &mut random)),
-        ("10 % of rows of 16", rows(16, 0.1, 1.0, &mut random)),
-        ("10 % of rows of 32", rows(32, 0.1, 1.0, &mut random)),
-        ("10 % of rows of 32, half of each", rows(32, 0.1, 0.5, &mut random)),
-        ("10 % of rows of 50, half of each", rows(50, 0.1, 0.5, &mut random)),
-        ("10 % of rows of 32, a tenth of each", rows(32, 0.1, 0.1, &mut random)),
-    ] {
-        report(name, &indexes, per_value);
+    for (name, density) in
+        [("0.1 %", 0.001), ("1 %", 0.01), ("5 %", 0.05), ("20 %", 0.2), ("60 %", 0.6)]
+    {
+        let indexes = scattered(density, &mut random);
+        index_size(&mut rows, name, &indexes);
+        times(&mut rows, &format!("random {name}"), &indexes);
     }
-    report_formats(&mut random);
-    report_entries(&mut random);
+    for (name, indexes) in [
+        ("10 % of rows of 16", in_rows(16, 0.1, 1.0, &mut random)),
+        ("10 % of rows of 32", in_rows(32, 0.1, 1.0, &mut random)),
+        ("10 % of rows of 32, half of each", in_rows(32, 0.1, 0.5, &mut random)),
+        ("10 % of rows of 50, half of each", in_rows(50, 0.1, 0.5, &mut random)),
+        ("10 % of rows of 32, a tenth of each", in_rows(32, 0.1, 0.1, &mut random)),
+    ] {
+        times(&mut rows, name, &indexes);
+    }
+    formats(&mut rows, &mut random);
+    errors(&mut rows, &mut random);
 }
 
-/// What each format makes of values of one size and of many, and how fast.
-fn report_formats(random: &mut Random) {
-    let copied = vec![1.0f32; PARAMETERS as usize];
-    let mut copy = vec![0.0f32; PARAMETERS as usize];
-    let copying = median((0..ROUNDS).map(|_| {
-        time(|| {
-            copy.copy_from_slice(&copied);
-            black_box(&mut copy);
-        })
-    }));
-    println!(
-        "\n{:<8} {:>9} {:>14} {:>14}  error: RMS of what is lost / RMS",
-        "", "B/value", "encode/copy", "decode/copy"
-    );
+/// A row for the bytes of an index, beside the entropy of whether each parameter is one of them.
+fn index_size(rows: &mut Rows, name: &str, indexes: &[u32]) {
+    let (mut out, values) = (Vec::new(), vec![0.5; indexes.len()]);
+    let encoded = encode(Changes::Sparse { indexes, values: &values }, ValueFormat::Bf16, &mut out);
+    let share = indexes.len() as f64 / f64::from(PARAMETERS);
+    let bits = -share * share.log2() - (1.0 - share) * (1.0 - share).log2();
+    let entropy = bits / 8.0 / share;
+    let bytes = f64::from(encoded.index_bytes) / indexes.len() as f64;
+    rows.print(&format!("an index, random {name}"), "bytes", &[bytes], ("entropy", &[entropy]));
+}
+
+/// Rows for coding changed parameters in bf16, beside reading and writing as many numbers.
+fn times(rows: &mut Rows, name: &str, indexes: &[u32]) {
+    let format = ValueFormat::Bf16;
+    let values = vec![0.5; indexes.len()];
+    let changes = Changes::Sparse { indexes, values: &values };
+    let (mut out, mut buffers) = (Vec::new(), Buffers::default());
+    let encoded = encode(changes, format, &mut out);
+    let (index_section, value_section) = out.split_at(encoded.index_bytes as usize);
+    let mut again = Vec::with_capacity(out.len());
+    let mut passed = vec![1.0_f32; indexes.len()];
+
+    timed(rows, &format!("encode {name}"), &mut passed, || {
+        again.clear();
+        black_box(encode(changes, format, &mut again));
+    });
+    timed(rows, &format!("decode {name}"), &mut passed, || {
+        let decoded =
+            decode(index_section, value_section, format, PARAMETERS as usize, &mut buffers);
+        black_box(decoded.expect("what was encoded decodes"));
+    });
+    timed(rows, &format!("fit a third of {name}"), &mut passed, || {
+        black_box(fit(indexes, format, out.len() / 3));
+    });
+}
+
+/// Rows for coding dense values in each format.
+fn formats(rows: &mut Rows, random: &mut Random) {
+    let mut passed = vec![1.0_f32; PARAMETERS as usize];
+    let values: Vec<f32> = (0..PARAMETERS).map(|_| normal(random)).collect();
+    let changes = Changes::Dense { start: 0, values: &values };
+    for format in ValueFormat::ALL {
+        let (mut out, mut buffers) = (Vec::new(), Buffers::default());
+        let encoded = encode(changes, format, &mut out);
+        let (indexes, coded) = out.split_at(encoded.index_bytes as usize);
+        let mut again = Vec::with_capacity(out.len());
+        timed(rows, &format!("encode values as {}", format.name()), &mut passed, || {
+            again.clear();
+            black_box(encode(changes, format, &mut again));
+        });
+        timed(rows, &format!("decode values of {}", format.name()), &mut passed, || {
+            let decoded = decode(indexes, coded, format, values.len(), &mut buffers);
+            black_box(decoded.expect("what was encoded decodes"));
+        });
+    }
+}
+
+/// A row for a number, in nanoseconds, beside a pass that reads and writes `passed`.
+fn timed(rows: &mut Rows, name: &str, passed: &mut [f32], mut work: impl FnMut()) {
+    let each = 1e9 / passed.len() as f64;
+    let (mut times, mut passes) = (Vec::new(), Vec::new());
+    for _ in 0..rows.runs() {
+        passes.push(
+            each * seconds(|| {
+                passed.iter_mut().for_each(|value| *value *= 1.000_1);
+                black_box(&mut *passed);
+            }),
+        );
+        times.push(each * seconds(&mut work));
+    }
+    rows.print(name, "ns", &times, ("a pass", &passes));
+}
+
+/// Rows for what each format loses of values of one size and of many.
+fn errors(rows: &mut Rows, random: &mut Random) {
     let gaussian: Vec<f32> = (0..PARAMETERS).map(|_| normal(random)).collect();
     let long_tailed: Vec<f32> = gaussian.iter().map(|value| value * normal(random).exp()).collect();
     for format in ValueFormat::ALL {
-        let changes = Changes::Dense { start: 0, values: &gaussian };
-        let (mut out, mut buffers) = (Vec::new(), Buffers::default());
-        let encoded = encode(changes, format, &mut out);
-        let mut again = Vec::with_capacity(out.len());
-        let coded = median((0..ROUNDS).map(|_| {
-            again.clear();
-            time(|| _ = black_box(encode(changes, format, &mut again)))
-        }));
-        let (indexes, values) = out.split_at(encoded.index_bytes as usize);
-        let decoded = median((0..ROUNDS).map(|_| {
-            time(|| {
-                let decoded = decode(indexes, values, format, gaussian.len(), &mut buffers);
-                black_box(decoded.expect("what was encoded decodes"));
-            })
-        }));
-        let ratio = |took: Duration| took.as_secs_f64() / copying.as_secs_f64();
-        println!(
-            "{:<8} {:>9.3} {:>14.2} {:>14.2}  Gaussian {:.5}, long-tailed {:.5}",
-            format.name(),
-            f64::from(encoded.value_bytes) / f64::from(PARAMETERS),
-            ratio(coded),
-            ratio(decoded),
-            error(&gaussian, format),
-            error(&long_tailed, format),
-        );
-    }
-}
-
-/// What one update at a random place costs with its index.
-fn report_entries(random: &mut Random) {
-    println!(
-        "\n{:<8} {:>12} {:>12}  bytes an update, index and value",
-        "", "random 1 %", "random 5 %"
-    );
-    let places = [scattered(0.01, random), scattered(0.05, random)];
-    for format in ValueFormat::ALL {
-        let cost = |indexes: &[u32]| {
-            let values = vec![0.5; indexes.len()];
-            let mut out = Vec::new();
-            encode(Changes::Sparse { indexes, values: &values }, format, &mut out);
-            out.len() as f64 / indexes.len() as f64
-        };
-        println!("{:<8} {:>12.3} {:>12.3}", format.name(), cost(&places[0]), cost(&places[1]));
+        for (kind, values) in [("Gaussian", &gaussian), ("long-tailed", &long_tailed)] {
+            let name = format!("{} loses of {kind} values", format.name());
+            rows.print(&name, "of RMS", &[error(values, format)], ("no reference", &[]));
+        }
     }
 }
 
@@ -131,7 +140,7 @@ fn scattered(density: f64, random: &mut Random) -> Vec<u32> {
     (0..PARAMETERS).filter(|_| random.random_bool(density)).collect()
 }
 
-fn rows(width: u32, density: f64, kept: f64, random: &mut Random) -> Vec<u32> {
+fn in_rows(width: u32, density: f64, kept: f64, random: &mut Random) -> Vec<u32> {
     let mut indexes = Vec::new();
     for row in 0..PARAMETERS / width {
         if random.random_bool(density) {
@@ -140,52 +149,4 @@ fn rows(width: u32, density: f64, kept: f64, random: &mut Random) -> Vec<u32> {
         }
     }
     indexes
-}
-
-fn report(name: &str, indexes: &[u32], per_value: f64) {
-    let format = ValueFormat::Bf16;
-    let values = vec![0.5; indexes.len()];
-    let changes = Changes::Sparse { indexes, values: &values };
-    let (mut out, mut buffers) = (Vec::new(), Buffers::default());
-    let encoded = encode(changes, format, &mut out);
-    let (index_section, value_section) = out.split_at(encoded.index_bytes as usize);
-    let decoded = median((0..ROUNDS).map(|_| {
-        time(|| {
-            let decoded =
-                decode(index_section, value_section, format, PARAMETERS as usize, &mut buffers);
-            black_box(decoded.expect("what was encoded decodes"));
-        })
-    }));
-    let mut again = Vec::with_capacity(out.len());
-    let coded = median((0..ROUNDS).map(|_| {
-        again.clear();
-        time(|| _ = black_box(encode(changes, format, &mut again)))
-    }));
-    let fitted =
-        median((0..ROUNDS).map(|_| time(|| _ = black_box(fit(indexes, format, out.len() / 3)))));
-    let rate = |took: Duration| indexes.len() as f64 / took.as_secs_f64() / 1e6;
-    let passes = |took: Duration| took.as_secs_f64() / indexes.len() as f64 / per_value;
-    println!(
-        "{name:<36} {:>9} {:>9.3} {:>7.0} {:>7.0} {:>7.0}  ({:.1}, {:.1}, {:.1})",
-        indexes.len(),
-        (out.len() - 2 * indexes.len()) as f64 / indexes.len() as f64,
-        rate(coded),
-        rate(decoded),
-        rate(fitted),
-        passes(coded),
-        passes(decoded),
-        passes(fitted),
-    );
-}
-
-fn time(work: impl FnOnce()) -> Duration {
-    let start = Instant::now();
-    work();
-    start.elapsed()
-}
-
-fn median(times: impl Iterator<Item = Duration>) -> Duration {
-    let mut times: Vec<Duration> = times.collect();
-    times.sort_unstable();
-    times[times.len() / 2]
 }

@@ -5,8 +5,10 @@
 //! written).
 #![allow(clippy::disallowed_types, clippy::print_stdout, reason = "a bench measures and prints")]
 
+#[path = "rows/mod.rs"]
+mod rows;
+
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 
 use gaia_core::significance::{
     Measure, Parameters, Scratch, Selection, TableCriteria, Take, rms, select,
@@ -15,9 +17,9 @@ use gaia_core::sync::Function;
 use gaia_core::types::Seed;
 use rand::RngExt;
 use rand_distr::StandardNormal;
+use rows::{Rows, seconds};
 
 const PARAMETERS: usize = 10_000_000;
-const ROUNDS: usize = 9;
 
 fn main() {
     let mut random = Seed(1).child("filter").random();
@@ -27,10 +29,7 @@ fn main() {
     let values = draw(1.0);
     let mut local = draw(0.01);
     let mut shared = vec![0.0; PARAMETERS];
-    println!(
-        "{PARAMETERS} parameters, median of {ROUNDS}; a pass reads and writes the same arrays once"
-    );
-    println!("{:<44} {:>9} {:>8} {:>10}", "", "ms", "passes", "selected");
+    let mut rows = Rows::new();
 
     for (name, changed) in
         [("0.1 %", 1e-3), ("1 %", 1e-2), ("5 %", 5e-2), ("50 %", 0.5), ("100 %", 1.0)]
@@ -41,6 +40,7 @@ fn main() {
             .collect();
         let hard = criteria(Function::Relative, rms(&values), 1e-6);
         report(
+            &mut rows,
             &format!("{name} changed, all of it hard"),
             &values,
             &kept,
@@ -59,14 +59,22 @@ fn main() {
         {
             let soft = criteria(function, rms(&values), 0.05);
             let name = format!("all changed, the {share} most {name}");
-            report(&name, &values, &local, &mut shared, soft, Take::Most(most));
+            report(&mut rows, &name, &values, &local, &mut shared, soft, Take::Most(most));
         }
     }
     for local in &mut local {
         *local = local.signum();
     }
     let ties = criteria(Function::Absolute, 0.0, 2.0);
-    report("all equal, 1 %", &values, &local, &mut shared, ties, Take::Most(PARAMETERS / 100));
+    report(
+        &mut rows,
+        "all equal, 1 %",
+        &values,
+        &local,
+        &mut shared,
+        ties,
+        Take::Most(PARAMETERS / 100),
+    );
 }
 
 /// As servers make them.
@@ -75,7 +83,9 @@ fn criteria(function: Function, floor: f32, threshold: f32) -> [TableCriteria<Me
     [TableCriteria { range: 0..PARAMETERS, width: 32, function, floor, threshold }]
 }
 
+/// A row for a selection from 10 million parameters, beside a pass over the same arrays.
 fn report(
+    rows: &mut Rows,
     name: &str,
     values: &[f32],
     local: &[f32],
@@ -85,36 +95,23 @@ fn report(
 ) {
     let (mut scratch, mut selection) = (Scratch::default(), Selection::default());
     let (mut passes, mut selects) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
+    for round in 0..rows.runs() {
         shared.fill(0.0);
-        passes.push(time(|| {
-            for ((shared, value), local) in shared.iter_mut().zip(values).zip(local) {
-                *shared += value * local;
-            }
-            black_box(&mut *shared);
-        }));
+        passes.push(
+            1e3 * seconds(|| {
+                for ((shared, value), local) in shared.iter_mut().zip(values).zip(local) {
+                    *shared += value * local;
+                }
+                black_box(&mut *shared);
+            }),
+        );
         shared.fill(0.0);
         let parameters = Parameters { values, local, shared };
-        selects.push(time(|| {
-            select(&parameters, &criteria, take, round as u64, &mut scratch, &mut selection);
-        }));
+        selects.push(
+            1e3 * seconds(|| {
+                select(&parameters, &criteria, take, round as u64, &mut scratch, &mut selection);
+            }),
+        );
     }
-    let (pass, took) = (median(passes), median(selects));
-    println!(
-        "{name:<44} {:>9.2} {:>8.2} {:>10}",
-        took.as_secs_f64() * 1e3,
-        took.as_secs_f64() / pass.as_secs_f64(),
-        selection.indexes.len(),
-    );
-}
-
-fn time(work: impl FnOnce()) -> Duration {
-    let start = Instant::now();
-    work();
-    start.elapsed()
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
+    rows.print(name, "ms", &selects, ("a pass", &passes));
 }

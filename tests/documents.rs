@@ -2,6 +2,9 @@
 //!
 //! The documents are the Markdown files at the top of the repository and the pages of the book in `docs/src/`.
 
+#[path = "real_data/mod.rs"]
+mod real_data;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -9,6 +12,7 @@ use std::process::Command;
 
 use gaia_config::{Override, RunFile, topology_from_text};
 use gaia_core::sync::{Axes, RemoteSync};
+use real_data::real_data;
 
 #[test]
 fn files_shown_in_the_documents_are_right() {
@@ -91,6 +95,41 @@ fn the_readme_leads_to_every_page_of_the_book() {
 }
 
 /// Each row of the page is a remote model with settings, and every model has a row.
+/// Time is virtual, so the same picture and table come out on every machine.
+#[test]
+fn the_picture_and_the_table_of_the_readme_are_what_its_command_makes() {
+    let Some(data) = real_data("movielens_latest_small/ratings.csv.gz") else { return };
+    let readme = document("README.md");
+    let shown = blocks(&readme, "sh").into_iter().find(|block| block.contains("-- compare "));
+    let shown = shown.expect("the README compares models").replace("\\\n", " ");
+    let shown = shown.replace("ratings.csv", &data.display().to_string());
+    let (_, arguments) = shown.split_once(" -- ").expect("cargo hands arguments over");
+    let folder = tempfile::tempdir().expect("room for runs");
+
+    let compare = Command::new(env!("CARGO_BIN_EXE_gaia"))
+        .current_dir(root())
+        .args(arguments.split_whitespace())
+        .arg("--out")
+        .arg(folder.path().join("out"))
+        .output()
+        .expect("the program starts");
+
+    let complaint = String::from_utf8_lossy(&compare.stderr);
+    assert!(compare.status.success(), "{complaint}");
+    let (made, kept) =
+        (folder.path().join("out/convergence.svg"), root().join("docs/convergence.svg"));
+    let read = |path: &Path| fs::read_to_string(path).expect("a picture is text");
+    assert!(
+        read(&made) == read(&kept),
+        "docs/convergence.svg is not the convergence.svg of the README's second command"
+    );
+    let printed = String::from_utf8_lossy(&compare.stdout);
+    let table = blocks(&readme, "text").into_iter().find(|block| block.contains("vs LAN"));
+    for line in table.expect("the README shows a table").lines() {
+        assert!(printed.contains(line), "the README shows `{line}`, and its command:\n{printed}");
+    }
+}
+
 #[test]
 fn the_taxonomy_places_remote_models_where_the_code_does() {
     let page = document("docs/src/taxonomy.md");

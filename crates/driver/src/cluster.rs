@@ -31,6 +31,7 @@ pub struct Blueprint<'p> {
     schedule: Arc<Schedule>,
     significance: Option<Arc<dyn Significance>>,
     overlay: Overlay,
+    way: LongestWay,
     blocks: Blocks,
     route: ExchangeRoute,
     /// The hash of what all nodes must share. Nodes of different hashes refuse each other.
@@ -63,13 +64,18 @@ impl<'p> Blueprint<'p> {
 
     fn of(plan: Cow<'p, Plan>, application: &Arc<dyn Application>) -> Self {
         let layout = application.layout();
+        let (overlay, topology) = (plan.overlay(), &plan.topology);
         let mut blueprint = Self {
             application: application.clone(),
             layouts: ShardLayout::all(layout, plan.topology.data_centers[0].servers),
             initial: OnceLock::new(),
             schedule: schedule(application),
             significance: None,
-            overlay: plan.overlay(),
+            way: LongestWay {
+                rtt: overlay.rtt_max(topology).0,
+                hops: overlay.hops(topology).max(1) as u64,
+            },
+            overlay,
             blocks: plan.blocks(),
             route: plan.exchange_route(),
             plan_hash: 0,
@@ -144,10 +150,7 @@ impl<'p> Blueprint<'p> {
             links: links_of(topology, id.dc),
             neighbours: self.overlay.neighbours(id.dc),
             first_hops: self.overlay.first_hops(id.dc),
-            way: LongestWay {
-                rtt: self.overlay.rtt_max(topology).0,
-                hops: self.overlay.hops(topology).max(1) as u64,
-            },
+            way: self.way,
             schedule: self.schedule.clone(),
             significance: self.significance.clone(),
             route: self.route.clone(),

@@ -13,7 +13,7 @@ use gaia_core::application::{Application, Evaluation};
 use gaia_core::coordinator::StopReason;
 use gaia_core::server::{Divergence, LinkStats};
 use gaia_core::sync::{Axes, WaitReason};
-use gaia_core::topology::{Topology, WanLink};
+use gaia_core::topology::Topology;
 use gaia_core::types::{Clock, DcId, Instant, Persist, Restorer, Saved, Saver, StateError};
 use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, GuardRecord, HomeEvaluation, LinkRecord,
@@ -120,7 +120,7 @@ impl RunRecorder {
                 objective: evaluation.objective,
                 metric: evaluation.metric,
                 wan_sent_bytes: self.sent_by(dc, link_counters),
-                blocked_s: self.blocked(|of, _| of == dc).total(),
+                blocked_s: self.blocked(|of| of == dc).total(),
                 waited: self.waited(dc),
                 sent_bytes: self.sent_over_links(dc, link_counters),
             })
@@ -251,7 +251,7 @@ impl RunRecorder {
             machine_cost_usd: self.machine_cost_usd(stopped_at),
             lan_bytes: self.lan_bytes,
             significant_fraction: self.significant_fraction(all_server_stats),
-            blocked_s: self.blocked(|_, _| true),
+            blocked_s: self.blocked(|_| true),
             clock_lag_max: self.clock_lag_max,
             brakes: brakes(all_server_stats),
             guard: guard(all_server_stats),
@@ -311,9 +311,9 @@ impl RunRecorder {
 
     /// The share of the changes of all data centers that links carried, 0 to 1.
     fn significant_fraction(&self, all_server_stats: &[ServerStats]) -> f64 {
-        let links = &self.plan.topology.links;
-        let changes = link_sum(all_server_stats, links.iter(), |stats| stats.changes);
-        let carried = link_sum(all_server_stats, links.iter(), |stats| stats.carried);
+        let links = || all_server_stats.iter().flat_map(|server_stats| server_stats.links.values());
+        let changes = links().map(|stats| stats.changes).sum::<u64>();
+        let carried = links().map(|stats| stats.carried).sum::<u64>();
         if changes == 0 { 1.0 } else { (carried as f64 / changes as f64).min(1.0) }
     }
 
@@ -325,14 +325,14 @@ impl RunRecorder {
     ) -> Vec<LinkRecord> {
         let topology = &self.plan.topology;
         let elapsed = end.as_secs_f64();
+        let (all_stats, all_blocked) = (by_link(all_server_stats), self.blocked_by_link());
         topology
             .links
             .iter()
             .zip(link_counters)
             .map(|(link, counters)| {
-                let one = || std::iter::once(link);
-                let changes = link_sum(all_server_stats, one(), |stats| stats.changes);
-                let carried = link_sum(all_server_stats, one(), |stats| stats.carried);
+                let pair = (link.from, link.to);
+                let stats = all_stats.get(&pair).copied().unwrap_or_default();
                 LinkRecord {
                     from: topology.dc(link.from).name.clone(),
                     to: topology.dc(link.to).name.clone(),
@@ -340,20 +340,20 @@ impl RunRecorder {
                     rtt_ms: link.rtt.0.as_secs_f64() * 1e3,
                     bytes: counters.bytes,
                     control_bytes: counters.control_bytes,
-                    relayed_bytes: link_sum(all_server_stats, one(), |stats| stats.relayed_bytes),
+                    relayed_bytes: stats.relayed_bytes,
                     frames: counters.frames,
-                    updates: link_sum(all_server_stats, one(), |stats| stats.updates),
-                    held_back_fraction: if changes == 0 {
+                    updates: stats.updates,
+                    held_back_fraction: if stats.changes == 0 {
                         0.0
                     } else {
-                        (1.0 - carried as f64 / changes as f64).clamp(0.0, 1.0)
+                        (1.0 - stats.carried as f64 / stats.changes as f64).clamp(0.0, 1.0)
                     },
                     utilisation: if elapsed > 0.0 {
                         (counters.busy.as_secs_f64() / elapsed).min(1.0)
                     } else {
                         0.0
                     },
-                    blocked_s: self.blocked(|of, from| of == link.to && from == Some(link.from)),
+                    blocked_s: all_blocked.get(&pair).copied().unwrap_or_default(),
                     cost_usd: counters.bytes as f64 / 1e9 * link.price.0,
                 }
             })
@@ -375,11 +375,24 @@ impl RunRecorder {
         (evaluated || !objective.is_finite()).then(|| "the objective is not finite".into())
     }
 
-    fn blocked(&self, counts: impl Fn(DcId, Option<DcId>) -> bool) -> BlockedSeconds {
+    /// How long reads of some data centers were held back.
+    fn blocked(&self, counts: impl Fn(DcId) -> bool) -> BlockedSeconds {
         let mut blocked = BlockedSeconds::default();
-        for ((dc, cause, from), time) in &self.held {
-            if counts(*dc, *from) {
+        for ((dc, cause, _), time) in &self.held {
+            if counts(*dc) {
                 *blocked.cause_mut(cause) += time.as_secs_f64();
+            }
+        }
+        blocked
+    }
+
+    /// How long reads were held back for the sender of each link that they have waited for.
+    fn blocked_by_link(&self) -> BTreeMap<(DcId, DcId), BlockedSeconds> {
+        let mut blocked = BTreeMap::<_, BlockedSeconds>::new();
+        for ((to, cause, from), time) in &self.held {
+            if let Some(from) = from {
+                let link = blocked.entry((*from, *to)).or_default();
+                *link.cause_mut(cause) += time.as_secs_f64();
             }
         }
         blocked
@@ -399,17 +412,17 @@ impl RunRecorder {
     /// The bytes that each link from a data center has carried, without those that have carried none.
     fn sent_over_links(&self, dc: DcId, link_counters: &AllLinkCounters) -> BTreeMap<String, u64> {
         let topology = &self.plan.topology;
-        let links = topology.links.iter().zip(link_counters);
-        links
-            .filter(|(link, counters)| link.from == dc && counters.bytes > 0)
+        let links = topology.links_from(dc);
+        let carried = topology.links[links.clone()].iter().zip(&link_counters[links]);
+        carried
+            .filter(|(_, counters)| counters.bytes > 0)
             .map(|(link, counters)| (topology.dc(link.to).name.clone(), counters.bytes))
             .collect()
     }
 
     /// The bytes that the links from a data center have carried.
     pub(crate) fn sent_by(&self, dc: DcId, link_counters: &AllLinkCounters) -> u64 {
-        let links = self.plan.topology.links.iter().zip(link_counters);
-        links.filter(|(link, _)| link.from == dc).map(|(_, counters)| counters.bytes).sum()
+        link_counters[self.plan.topology.links_from(dc)].iter().map(|link| link.bytes).sum()
     }
 }
 
@@ -486,20 +499,19 @@ fn guard(all_server_stats: &[ServerStats]) -> Option<GuardRecord> {
     Some(record)
 }
 
-/// Sums a statistic over the servers that use some links.
-fn link_sum<'a>(
-    all_server_stats: &[ServerStats],
-    links: impl Iterator<Item = &'a WanLink>,
-    of: impl Fn(LinkStats) -> u64,
-) -> u64 {
-    links
-        .flat_map(|link| {
-            let own =
-                all_server_stats.iter().filter(|server_stats| server_stats.server.dc == link.from);
-            own.filter_map(|server_stats| server_stats.links.get(&link.to).copied())
-        })
-        .map(of)
-        .sum()
+/// What the servers that use each link have counted, together: changes, what was carried of them, updates and relayed bytes.
+fn by_link(all_server_stats: &[ServerStats]) -> BTreeMap<(DcId, DcId), LinkStats> {
+    let mut sums = BTreeMap::<_, LinkStats>::new();
+    for ServerStats { server, links, .. } in all_server_stats {
+        for (to, stats) in links {
+            let sum = sums.entry((server.dc, *to)).or_default();
+            sum.changes += stats.changes;
+            sum.carried += stats.carried;
+            sum.updates += stats.updates;
+            sum.relayed_bytes += stats.relayed_bytes;
+        }
+    }
+    sums
 }
 
 const SECONDS_PER_HOUR: f64 = 3600.0;

@@ -111,6 +111,12 @@ impl Topology {
         &self.links[found.expect("a topology has a link for each ordered pair")]
     }
 
+    /// The places in `links` of those from a data center.
+    pub fn links_from(&self, dc: DcId) -> Range<usize> {
+        let place = |before: DcId| self.links.partition_point(|link| link.from < before);
+        place(dc)..place(DcId(dc.0 + 1))
+    }
+
     /// The bandwidth from each server of `from` to its mirror in `to`: an equal share of the link's bandwidth.
     ///
     /// # Panics

@@ -100,11 +100,14 @@ impl Blocks {
 
 /// The bandwidth of the slowest link of each data center, in either direction, in bits per second.
 fn slowest_links(topology: &Topology) -> Vec<f64> {
-    let slowest = |dc| {
-        let own = topology.links.iter().filter(|link| link.from == dc || link.to == dc);
-        own.map(|link| link.bandwidth.bits_per_second()).reduce(f64::min).unwrap_or(1.0)
-    };
-    topology.dc_ids().map(slowest).collect()
+    let mut slowest = vec![f64::INFINITY; topology.data_centers.len()];
+    for link in &topology.links {
+        for dc in [link.from, link.to] {
+            let own = &mut slowest[dc.index()];
+            *own = own.min(link.bandwidth.bits_per_second());
+        }
+    }
+    slowest.into_iter().map(|bits| if bits.is_finite() { bits } else { 1.0 }).collect()
 }
 
 /// How often each block grows. What is free halves each time.

@@ -55,6 +55,7 @@ impl Grid {
     ///
     /// The smallest exponent is -127: a value below 2⁻¹²⁸ becomes 0. With the largest exponent, values beyond the
     /// largest code become that code, so that they stay finite.
+    #[inline(always)]
     fn scale_of(self, values: &[f32]) -> (Scale, bool) {
         let magnitude = |value: &f32| (value.to_bits() & !SIGN) as i32;
         let largest = values.iter().fold(0, |largest, value| magnitude(value).max(largest));
@@ -69,16 +70,36 @@ impl Grid {
         (self.scale(exponent.clamp(self.bias + EXPONENT_MIN, 254) as u8), finite)
     }
 
+    #[inline(always)]
     fn scale(self, byte: u8) -> Scale {
         let exponent = i32::from(byte) - self.bias;
         Scale { byte, up: power_of_two(exponent), down: power_of_two(-exponent) }
     }
 
+    /// For each byte the `COUNT` codes in it, as numbers.
+    const fn codes_of_bytes<const COUNT: usize>(self) -> [[f32; COUNT]; 256] {
+        let bits = 8 / COUNT;
+        let mut table = [[0.0; COUNT]; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            let mut at = 0;
+            while at < COUNT {
+                let code = ((byte as u8) << (8 - bits * (at + 1))) as i8 >> (8 - bits);
+                table[byte][at] = if code == self.not_a_number { f32::NAN } else { code as f32 };
+                at += 1;
+            }
+            byte += 1;
+        }
+        table
+    }
+
     /// The nearest code of a finite value, ties to even, as a number whose lowest byte is the code.
+    #[inline(always)]
     fn round(self, value: f32, scale: Scale) -> f32 {
         (value * scale.down).clamp(-self.largest, self.largest) + ROUNDS
     }
 
+    #[inline(always)]
     fn quantise(self, values: &mut [f32]) {
         let (scale, finite) = self.scale_of(values);
         for value in &mut *values {
@@ -92,6 +113,7 @@ impl Grid {
     }
 
     /// Fills `codes`, which is as long as `values`, and returns the block's exponent byte.
+    #[inline(always)]
     fn encode(self, values: &[f32], codes: &mut [i8]) -> u8 {
         let (scale, finite) = self.scale_of(values);
         for (code, value) in codes.iter_mut().zip(values) {
@@ -105,77 +127,125 @@ impl Grid {
         scale.byte
     }
 
-    fn decode(self, byte: u8, codes: &[i8], out: &mut Vec<f32>) -> Result<(), DecodeError> {
+    /// The factor from codes to values that an exponent byte means.
+    fn factor(self, byte: u8) -> Result<f32, DecodeError> {
         if byte == u8::MAX {
             return Err(DecodeError::UnknownScale { found: byte });
         }
-        let up = self.scale(byte).up;
-        out.extend(
-            codes.iter().map(|code| {
-                if *code == self.not_a_number { f32::NAN } else { f32::from(*code) * up }
-            }),
-        );
-        Ok(())
+        Ok(self.scale(byte).up)
     }
 }
 
 /// Rounds `values` to what the receiver decodes if they are sent as one sequence.
 pub(super) fn quantise(values: &mut [f32], grid: Grid) {
-    values.chunks_mut(BLOCK).for_each(|block| grid.quantise(block));
+    let (blocks, rest) = values.as_chunks_mut::<BLOCK>();
+    blocks.iter_mut().for_each(|block| grid.quantise(block));
+    if !rest.is_empty() {
+        grid.quantise(rest);
+    }
 }
 
 /// Appends blocks of 8-bit codes.
 pub(super) fn write_int8(values: &[f32], out: &mut Vec<u8>) {
-    let mut codes = [0; BLOCK];
-    for block in values.chunks(BLOCK) {
-        out.push(Grid::INT8.encode(block, &mut codes));
-        out.extend(codes[..block.len()].iter().map(|code| *code as u8));
-    }
+    for_each_block(values, Grid::INT8, |byte, codes, count| {
+        out.push(byte);
+        out.extend_from_slice(&codes.map(|code| code as u8)[..count]);
+    });
 }
 
-/// Appends blocks of codes of `BITS` bits, several to a byte, the lowest bits first.
-pub(super) fn write_packed<const BITS: usize>(values: &[f32], grid: Grid, out: &mut Vec<u8>) {
-    let in_a_byte = 8 / BITS;
-    let low = |code: i8| code as u8 & ((1 << BITS) - 1);
-    for block in values.chunks(BLOCK) {
-        let mut codes = [0; BLOCK];
-        out.push(grid.encode(block, &mut codes[..block.len()]));
-        let bytes = codes.chunks(in_a_byte).take(block.len().div_ceil(in_a_byte));
-        out.extend(
-            bytes.map(|codes| codes.iter().rev().fold(0, |byte, code| byte << BITS | low(*code))),
-        );
-    }
-}
-
-/// Reads all blocks of a section whose length was checked.
-pub(super) fn read_int8(section: &[u8], out: &mut Vec<f32>) -> Result<(), DecodeError> {
-    let mut codes = [0; BLOCK];
-    for block in section.chunks(1 + BLOCK) {
-        for (code, byte) in codes.iter_mut().zip(&block[1..]) {
-            *code = *byte as i8;
+/// Appends blocks of 4-bit codes, two to a byte, the lowest bits first.
+pub(super) fn write_int4(values: &[f32], out: &mut Vec<u8>) {
+    for_each_block(values, Grid::INT4, |byte, codes, count| {
+        let mut packed = [0; BLOCK / 2];
+        for (packed, codes) in packed.iter_mut().zip(codes.as_chunks::<2>().0) {
+            let codes = u16::from_le_bytes(codes.map(|code| code as u8)) & 0x0f0f;
+            *packed = (codes | codes >> 4) as u8;
         }
-        Grid::INT8.decode(block[0], &codes[..block.len() - 1], out)?;
+        out.push(byte);
+        out.extend_from_slice(&packed[..count.div_ceil(2)]);
+    });
+}
+
+/// Appends blocks of 2-bit codes, four to a byte, the lowest bits first.
+pub(super) fn write_int2(values: &[f32], out: &mut Vec<u8>) {
+    for_each_block(values, Grid::INT2, |byte, codes, count| {
+        let mut packed = [0; BLOCK / 4];
+        for (packed, codes) in packed.iter_mut().zip(codes.as_chunks::<4>().0) {
+            let codes = u32::from_le_bytes(codes.map(|code| code as u8)) & 0x0303_0303;
+            *packed = (codes | codes >> 6 | codes >> 12 | codes >> 18) as u8;
+        }
+        out.push(byte);
+        out.extend_from_slice(&packed[..count.div_ceil(4)]);
+    });
+}
+
+/// Calls `visit` with the exponent byte of each block, its codes, and the number of its values. Codes beyond are 0.
+fn for_each_block(values: &[f32], grid: Grid, mut visit: impl FnMut(u8, &[i8; BLOCK], usize)) {
+    let (blocks, rest) = values.as_chunks::<BLOCK>();
+    for block in blocks {
+        let mut codes = [0; BLOCK];
+        let byte = grid.encode(block, &mut codes);
+        visit(byte, &codes, BLOCK);
+    }
+    if !rest.is_empty() {
+        let mut codes = [0; BLOCK];
+        let byte = grid.encode(rest, &mut codes[..rest.len()]);
+        visit(byte, &codes, rest.len());
+    }
+}
+
+/// Reads all blocks of a section into `out`, which has as many values.
+pub(super) fn read_int8(section: &[u8], out: &mut [f32]) -> Result<(), DecodeError> {
+    let grid = Grid::INT8;
+    let decode = |factor: f32, codes: &[u8], out: &mut [f32]| {
+        for (value, code) in out.iter_mut().zip(codes) {
+            let code = *code as i8;
+            *value = if code == grid.not_a_number { f32::NAN } else { f32::from(code) * factor };
+        }
+    };
+
+    let (blocks, rest) = section.as_chunks::<{ 1 + BLOCK }>();
+    let (values, values_rest) = out.as_chunks_mut::<BLOCK>();
+    for (block, values) in blocks.iter().zip(values) {
+        decode(grid.factor(block[0])?, &block[1..], values);
+    }
+    if let Some((byte, codes)) = rest.split_first() {
+        decode(grid.factor(*byte)?, codes, values_rest);
     }
     Ok(())
 }
 
-/// Reads `count` values with codes of `BITS` bits from a section whose length was checked.
-pub(super) fn read_packed<const BITS: usize>(
+/// Reads all blocks of a section with 4-bit codes into `out`, which has as many values.
+pub(super) fn read_int4(section: &[u8], out: &mut [f32]) -> Result<(), DecodeError> {
+    static CODES: [[f32; 2]; 256] = Grid::INT4.codes_of_bytes();
+    read_packed(section, Grid::INT4, &CODES, out)
+}
+
+/// Reads all blocks of a section with 2-bit codes into `out`, which has as many values.
+pub(super) fn read_int2(section: &[u8], out: &mut [f32]) -> Result<(), DecodeError> {
+    static CODES: [[f32; 4]; 256] = Grid::INT2.codes_of_bytes();
+    read_packed(section, Grid::INT2, &CODES, out)
+}
+
+/// Reads codes of which there are `COUNT` to a byte. `codes` has those of each byte.
+#[inline(always)]
+fn read_packed<const COUNT: usize>(
     section: &[u8],
-    count: usize,
     grid: Grid,
-    out: &mut Vec<f32>,
+    codes: &[[f32; COUNT]; 256],
+    out: &mut [f32],
 ) -> Result<(), DecodeError> {
-    let mut codes = [0; BLOCK];
-    let end = out.len() + count;
-    for block in section.chunks(1 + BLOCK * BITS / 8) {
-        for (codes, byte) in codes.chunks_mut(8 / BITS).zip(&block[1..]) {
-            for (at, code) in codes.iter_mut().enumerate() {
-                *code = (*byte << (8 - BITS * (at + 1))) as i8 >> (8 - BITS);
+    for (block, values) in section.chunks(1 + BLOCK / COUNT).zip(out.chunks_mut(BLOCK)) {
+        let factor = grid.factor(block[0])?;
+        let (whole, rest) = values.as_chunks_mut::<COUNT>();
+        for (values, byte) in whole.iter_mut().zip(&block[1..]) {
+            *values = codes[usize::from(*byte)].map(|code| code * factor);
+        }
+        if let Some(byte) = block.last() {
+            for (value, code) in rest.iter_mut().zip(codes[usize::from(*byte)]) {
+                *value = code * factor;
             }
         }
-        let present = BLOCK.min(end - out.len());
-        grid.decode(block[0], &codes[..present], out)?;
     }
     Ok(())
 }

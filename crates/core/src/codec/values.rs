@@ -101,8 +101,8 @@ pub(super) fn write(values: &[f32], format: ValueFormat, out: &mut Vec<u8>) {
             }
         }
         ValueFormat::Int8 => blocks::write_int8(values, out),
-        ValueFormat::Int4 => blocks::write_packed::<4>(values, Grid::INT4, out),
-        ValueFormat::Int2 => blocks::write_packed::<2>(values, Grid::INT2, out),
+        ValueFormat::Int4 => blocks::write_int4(values, out),
+        ValueFormat::Int2 => blocks::write_int2(values, out),
     }
 }
 
@@ -132,20 +132,25 @@ pub(super) fn read(
     format: ValueFormat,
     out: &mut Vec<f32>,
 ) -> Result<(), DecodeError> {
-    out.clear();
+    // Of other formats every value is overwritten, so that nothing has to be cleared.
+    match format {
+        ValueFormat::F32 => out.clear(),
+        _ => out.resize(count, 0.0),
+    }
     match format {
         ValueFormat::F32 => {
             out.extend(section.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
             Ok(())
         }
         ValueFormat::Bf16 => {
-            let halves = section.as_chunks::<2>().0.iter();
-            out.extend(halves.map(|bytes| from_bf16(u16::from_le_bytes(*bytes))));
+            for (value, bytes) in out.iter_mut().zip(section.as_chunks::<2>().0) {
+                *value = from_bf16(u16::from_le_bytes(*bytes));
+            }
             Ok(())
         }
         ValueFormat::Int8 => blocks::read_int8(section, out),
-        ValueFormat::Int4 => blocks::read_packed::<4>(section, count, Grid::INT4, out),
-        ValueFormat::Int2 => blocks::read_packed::<2>(section, count, Grid::INT2, out),
+        ValueFormat::Int4 => blocks::read_int4(section, out),
+        ValueFormat::Int2 => blocks::read_int2(section, out),
     }
 }
 

@@ -41,15 +41,27 @@ pub(super) fn write(indexes: &[u32], out: &mut Vec<u8>) {
             *place = gap & ((1 << low) - 1);
         }
         numbers::write_packed(&lows[..gaps.len()], low, out);
-        let start = out.len();
-        out.resize(start + unary.div_ceil(8), 0);
-        let mut at = 0;
-        for gap in gaps {
-            at += (gap >> low) as usize;
-            out[start + at / 8] |= 1 << (at % 8);
-            at += 1;
-        }
+        write_unary(gaps.iter().map(|gap| gap >> low), unary, out);
     });
+}
+
+/// Appends numbers in unary, which have `bits` bits in all.
+fn write_unary(numbers: impl Iterator<Item = u32>, bits: usize, out: &mut Vec<u8>) {
+    let end = out.len() + bits.div_ceil(8);
+    // Bits are collected in a register: to set each in memory waits for the one before.
+    let (mut word, mut at) = (0u64, 0);
+    for number in numbers {
+        at += number as usize;
+        while at >= 64 {
+            out.extend_from_slice(&word.to_le_bytes());
+            (word, at) = (0, at - 64);
+        }
+        word |= 1 << at;
+        at += 1;
+    }
+
+    out.extend_from_slice(&word.to_le_bytes());
+    out.truncate(end);
 }
 
 /// Appends `count` indexes to `out`, all below `parameters`.
@@ -62,7 +74,7 @@ pub(super) fn read(
     if count == 0 {
         return Ok(());
     }
-    let (mut lows, mut uppers) = ([0; BLOCK], [0; BLOCK]);
+    let (mut lows, mut ones) = ([0; BLOCK], [0; BLOCK]);
     let mut at = u64::from(reader.varint()?);
     check(at, parameters)?;
     out.push(at as u32);
@@ -74,11 +86,14 @@ pub(super) fn read(
             return Err(DecodeError::TooWide { bits: low });
         }
         let lows = numbers::read_packed(reader, low, left.min(BLOCK), &mut lows)?;
-        let uppers = &mut uppers[..lows.len()];
+        let ones = &mut ones[..lows.len()];
         left -= lows.len();
-        read_unary(reader, uppers, parameters)?;
-        out.extend(lows.iter().zip(uppers).map(|(bits, upper)| {
-            at += (u64::from(*upper) << low) + u64::from(*bits) + 1;
+        read_unary(reader, ones, parameters)?;
+        // Before the one of a number are the ones of those before it, and the zeros of all of them.
+        let (before, mut sum) = (at, 0);
+        out.extend((0..).zip(lows).zip(ones).map(|((number, bits), one)| {
+            sum += u64::from(*bits) + 1;
+            at = before + (u64::from(*one - number) << low) + sum;
             at as u32
         }));
         check(at, parameters)?;
@@ -87,39 +102,37 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Reads one unary number into each entry of `numbers`. Their sum is checked to be not much more than `parameters`.
+/// Reads one unary number for each entry of `ones`: the place of its one. The last place is checked to be not much more
+/// than `parameters`.
 fn read_unary(
     reader: &mut Reader<'_>,
-    numbers: &mut [u32],
+    ones: &mut [u32],
     parameters: usize,
 ) -> Result<(), DecodeError> {
     let bytes = reader.rest();
-    let (mut start, mut next) = (0, 0);
-    let mut numbers = numbers.iter_mut();
-    'words: loop {
-        let present = bytes.get(start..bytes.len().min(start + 8)).unwrap_or(&[]);
-        let mut word = [0; 8];
-        word[..present.len()].copy_from_slice(present);
-        let mut word = u64::from_le_bytes(word);
-        while word != 0 {
-            let Some(number) = numbers.next() else { break 'words };
-            let one = start * 8 + word.trailing_zeros() as usize;
-            *number = (one - next) as u32;
-            next = one + 1;
-            word &= word - 1;
-        }
-        if numbers.len() == 0 {
-            break;
-        }
-        start += 8;
+    let (mut start, mut found) = (0, 0);
+
+    while found < ones.len() {
         if start >= bytes.len() {
             reader.take(bytes.len() + 1)?;
         }
         // A gap has at least as many parameters as its upper part has zeros.
-        check((start * 8).saturating_sub(BLOCK) as u64, parameters)?;
+        check(start.saturating_sub(BLOCK / 8) as u64 * 8, parameters)?;
+        let present = bytes.get(start..bytes.len().min(start + 8)).unwrap_or(&[]);
+        let mut word = [0; 8];
+        word[..present.len()].copy_from_slice(present);
+        let mut word = u64::from_le_bytes(word);
+        let in_word = word.count_ones() as usize;
+        for one in ones[found..].iter_mut().take(in_word) {
+            *one = (start * 8) as u32 + word.trailing_zeros();
+            word &= word - 1;
+        }
+        found += in_word;
+        start += 8;
     }
 
-    reader.take(next.div_ceil(8)).map(drop)
+    let bits = ones.last().map_or(0, |one| *one as usize + 1);
+    reader.take(bits.div_ceil(8)).map(drop)
 }
 
 impl Split {
@@ -129,11 +142,15 @@ impl Split {
         let sum: u64 = gaps.iter().map(|gap| u64::from(*gap)).sum();
         let mean = sum / gaps.len().max(1) as u64;
         let most = mean.checked_ilog2().unwrap_or(0) as u8;
-        let cost = |low: u8| {
-            let uppers: u32 = gaps.iter().map(|gap| gap >> low).sum();
-            Self { low, unary: uppers as usize + gaps.len() }
-        };
-        let (fewer, more) = (cost(most.saturating_sub(1)), cost(most));
+        let least = most.saturating_sub(1);
+        let (mut fewer, mut more) = (0, 0);
+        for gap in gaps {
+            fewer += gap >> least;
+            more += gap >> most;
+        }
+
+        let split = |low, uppers: u32| Self { low, unary: uppers as usize + gaps.len() };
+        let (fewer, more) = (split(least, fewer), split(most, more));
         let bits = |split: Self| split.unary + usize::from(split.low) * gaps.len();
         if bits(fewer) < bits(more) { fewer } else { more }
     }

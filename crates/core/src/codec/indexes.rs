@@ -34,6 +34,15 @@ impl Plan {
         Self { form: best.1, bytes: 1 + varint_len(indexes.len() as u32) + best.0 }
     }
 
+    /// Whether a value for each parameter from the first to the last index can be smaller than all index forms. Costs no
+    /// pass over the indexes.
+    pub(super) fn may_span(indexes: &[u32], format: ValueFormat) -> bool {
+        let (Some(first), Some(last)) = (indexes.first(), indexes.last()) else { return false };
+        let (count, span) = (indexes.len(), (last - first) as usize + 1);
+        let sparse_max = 1 + varint_len(count as u32) + rice::len_max(count, span);
+        format.bytes(span) < sparse_max + format.bytes(count)
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

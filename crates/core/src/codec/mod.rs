@@ -180,7 +180,8 @@ pub fn encoded_len(changes: Changes<'_>, format: ValueFormat) -> usize {
 /// Then [`encode`] fills the holes with zeros, unless values of the format share scales. In that case the sender must
 /// fill them before it quantises.
 pub fn fills_holes(indexes: &[u32], format: ValueFormat) -> bool {
-    Plan::of(indexes).smallest_span(indexes, format).is_some_and(|span| span > indexes.len())
+    Plan::may_span(indexes, format)
+        && Plan::of(indexes).smallest_span(indexes, format).is_some_and(|span| span > indexes.len())
 }
 
 /// The number of leading entries of a sparse change that encode to at most `room` bytes.

@@ -30,6 +30,15 @@ pub(super) fn len(indexes: &[u32]) -> usize {
     bytes
 }
 
+/// A bound on the size of `count` ascending indexes of which the last is `span - 1` after the first.
+///
+/// A block whose gaps have the mean `m` takes less than `3 + log₂(1 + m)` bits for each gap, and the logarithm is
+/// concave, so that blocks with different means take less in all.
+pub(super) fn len_max(count: usize, span: usize) -> usize {
+    let bits = 4 + (span / count.max(1)).max(1).ilog2() as usize;
+    5 + (count * bits).div_ceil(8) + 3 * count.div_ceil(BLOCK)
+}
+
 pub(super) fn write(indexes: &[u32], out: &mut Vec<u8>) {
     let Some(first) = indexes.first() else { return };
     write_varint(*first, out);

@@ -339,6 +339,28 @@ proptest! {
         round_trip(Changes::Sparse { indexes: &indexes, values: &values }, format, 100_000);
     }
 
+    /// Most indexes are too sparse for a dense span by a bound alone, and the bound must not change the answer.
+    #[test]
+    fn holes_are_filled_as_the_exact_sizes_say(
+        density in 0.01f64..1.0,
+        first in any::<u16>(),
+        count in 1usize..700,
+        seed in any::<u32>(),
+        format in prop::sample::select(ValueFormat::ALL.to_vec()),
+    ) {
+        let gap = |at: usize| scramble(at as u32 ^ seed) % (2.0 / density) as u32;
+        let indexes = (0..count).scan(u32::from(first), |next, at| {
+            let index = *next + gap(at);
+            *next = index + 1;
+            Some(index)
+        });
+        let indexes: Vec<u32> = indexes.collect();
+        let span = Plan::of(&indexes).smallest_span(&indexes, format);
+        let fills = span.is_some_and(|span| span > indexes.len());
+        prop_assert_eq!(fills_holes(&indexes, format), fills);
+        prop_assert!(span.is_none() || Plan::may_span(&indexes, format));
+    }
+
     #[test]
     fn dense_changes_arrive_as_sent(
         start in 0u32..50,

@@ -359,6 +359,9 @@ proptest! {
         let fills = span.is_some_and(|span| span > indexes.len());
         prop_assert_eq!(fills_holes(&indexes, format), fills);
         prop_assert!(span.is_none() || Plan::may_span(&indexes, format));
+
+        let whole = (indexes[count - 1] - indexes[0]) as usize + 1;
+        prop_assert!(rice::len(&indexes) <= rice::len_max(count, whole));
     }
 
     #[test]

@@ -32,6 +32,12 @@ pub trait Significance: Send + Sync {
         false
     }
 
+    /// The built-in function that this is. The default is `None`. The filter skips what is far below the threshold of a
+    /// built-in function without a call of [`measure`](Self::measure).
+    fn built_in(&self) -> Option<Function> {
+        None
+    }
+
     /// Writes the significance of each residual into `out`: 0 or more, to be compared with the threshold.
     ///
     /// A residual whose significance is above the threshold must be sent, and so must one whose significance is not a
@@ -62,6 +68,13 @@ impl Significance for Measure {
         }
     }
 
+    fn built_in(&self) -> Option<Function> {
+        match self {
+            Self::BuiltIn(function) => Some(*function),
+            Self::Own(own) => own.built_in(),
+        }
+    }
+
     #[inline(always)]
     fn measure(
         &self,
@@ -88,6 +101,10 @@ impl Significance for Function {
     #[inline(always)]
     fn by_row(&self) -> bool {
         *self == Self::RowNorm
+    }
+
+    fn built_in(&self) -> Option<Function> {
+        Some(*self)
     }
 
     #[inline(always)]

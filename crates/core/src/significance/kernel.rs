@@ -1,12 +1,14 @@
 //! One pass over a shard, block by block.
 //!
 //! A block's residuals and ratios stay in the first-level cache. Only `values`, `local` and `shared` are read from
-//! memory, 12 bytes a parameter.
+//! memory, 12 bytes a parameter. Where a screen tells without a division that a residual is cut, only what passes it is
+//! measured.
 
 use std::ops::Range;
 
 use super::order::{BUCKET_SHIFT, BUCKETS, Cut, Found, bucket};
-use super::simd::{Above, Level, Work};
+use super::screen::Screen;
+use super::simd::{Above, Block, Level, Passed, Work};
 use super::{Parameters, Significance, TableCriteria};
 
 /// The input of a pass, and the memory for a block.
@@ -22,6 +24,7 @@ pub(super) struct Memory {
     residuals: Vec<f32>,
     ratios: Vec<f32>,
     above: Above,
+    passed: Passed,
 }
 
 /// One pass from `start` to the end of the shard, then from its beginning to `start`.
@@ -40,6 +43,8 @@ pub(super) struct Scan<'a, 'b, F, S> {
 pub(super) trait Sink {
     /// Receives parameters in ascending order, and the bits of their ratios.
     fn take(&mut self, indexes: &[u32], bits: &[i32]);
+    /// The lowest bucket that it still needs, at least `cut`. `None` if it needs nothing more.
+    fn needs(&self, cut: u16) -> Option<u16>;
     /// Marks the wrap-around: all parameters that follow are below all before.
     fn wrap(&mut self);
 }
@@ -77,38 +82,88 @@ impl<F: Significance, S: Sink> Scan<'_, '_, F, S> {
         let rows = if table.function.by_row() { table.width } else { 1 };
         let step = (BLOCK / rows).max(1) * rows;
         self.blocks.memory.make_room(step);
-        let least = i32::from(self.cut) << BUCKET_SHIFT;
         for first in range.clone().step_by(step * self.stride) {
-            let end = range.end.min(first + step);
-            self.blocks.measure(table, first..end);
-            let Memory { ratios, above, .. } = &mut *self.blocks.memory;
-            above.keep(self.level, &ratios[..end - first], least, first as u32);
-            self.sink.take(above.indexes(), above.bits());
+            let Some(cut) = self.sink.needs(self.cut) else { return };
+            let block = first..range.end.min(first + step);
+            let screen = table
+                .function
+                .built_in()
+                .and_then(|function| Screen::of(function, table.floor, table.threshold, cut));
+            let least = i32::from(cut) << BUCKET_SHIFT;
+            match screen {
+                Some(screen) => self.blocks.keep_screened(self.level, table, block, screen, least),
+                None => self.blocks.keep_measured(self.level, table, block, least),
+            }
+            let above = &self.blocks.memory.above;
+            if !above.indexes().is_empty() {
+                self.sink.take(above.indexes(), above.bits());
+            }
         }
     }
 }
 
 impl<F: Significance> Blocks<'_, F> {
-    /// Writes the ratios of significance to threshold of a block to the memory. The ratio of a residual of 0 is 0, and
-    /// that of a residual that is not a number is not a number.
+    /// Keeps the ratios of a block whose bits exceed `least`, of all its residuals.
     #[inline(always)]
-    fn measure(&mut self, table: &TableCriteria<F>, block: Range<usize>) {
-        let residuals = &mut self.memory.residuals[..block.len()];
-        let ratios = &mut self.memory.ratios[..block.len()];
+    fn keep_measured(
+        &mut self,
+        level: Level,
+        table: &TableCriteria<F>,
+        block: Range<usize>,
+        least: i32,
+    ) {
+        let Memory { residuals, ratios, above, .. } = &mut *self.memory;
+        let residuals = &mut residuals[..block.len()];
+        let ratios = &mut ratios[..block.len()];
         let local = &self.parameters.local[block.clone()];
         let shared = &self.parameters.shared[block.clone()];
         for ((residual, local), shared) in residuals.iter_mut().zip(local).zip(shared) {
             *residual = local - shared;
         }
-        let values = &self.parameters.values[block];
-        table.function.measure(residuals, values, table.width, table.floor, ratios);
-        for (ratio, residual) in ratios.iter_mut().zip(residuals) {
-            let measured = (*ratio / table.threshold).abs();
-            let judged = if *residual == 0.0 { 0.0 } else { measured };
-            // One bit pattern for all NaNs: the one that arithmetic produces depends on the instruction set.
-            let lost = judged.is_nan() | residual.is_nan();
-            *ratio = if lost { f32::NAN } else { judged };
-        }
+        measure(table, residuals, &self.parameters.values[block.clone()], ratios);
+        above.keep(level, ratios, least, block.start as u32);
+    }
+
+    /// As [`Self::keep_measured`], of the residuals that pass a screen. No other exceeds `least`.
+    #[inline(always)]
+    fn keep_screened(
+        &mut self,
+        level: Level,
+        table: &TableCriteria<F>,
+        block: Range<usize>,
+        screen: Screen,
+        least: i32,
+    ) {
+        let Memory { ratios, above, passed, .. } = &mut *self.memory;
+        let columns = Block {
+            values: &self.parameters.values[block.clone()],
+            local: &self.parameters.local[block.clone()],
+            shared: &self.parameters.shared[block.clone()],
+            first: block.start as u32,
+        };
+        passed.keep(level, columns, screen);
+        let ratios = &mut ratios[..passed.indexes().len()];
+        measure(table, passed.residuals(), passed.values(), ratios);
+        above.keep_of(passed.indexes(), ratios, least);
+    }
+}
+
+/// Writes the ratios of significance to threshold. The ratio of a residual of 0 is 0, and that of a residual that is not
+/// a number is not a number.
+#[inline(always)]
+fn measure<F: Significance>(
+    table: &TableCriteria<F>,
+    residuals: &[f32],
+    values: &[f32],
+    ratios: &mut [f32],
+) {
+    table.function.measure(residuals, values, table.width, table.floor, ratios);
+    for (ratio, residual) in ratios.iter_mut().zip(residuals) {
+        let measured = (*ratio / table.threshold).abs();
+        let judged = if *residual == 0.0 { 0.0 } else { measured };
+        // One bit pattern for all NaNs: the one that arithmetic produces depends on the instruction set.
+        let lost = judged.is_nan() | residual.is_nan();
+        *ratio = if lost { f32::NAN } else { judged };
     }
 }
 
@@ -118,6 +173,7 @@ impl Memory {
             self.residuals.resize(block, 0.0);
             self.ratios.resize(block, 0.0);
             self.above.make_room(block);
+            self.passed.make_room(block);
         }
     }
 }
@@ -137,14 +193,34 @@ impl<'a> Count<'a> {
         }
         self.histogram.truncate(BUCKETS);
     }
+
+    #[inline(always)]
+    fn add(&mut self, bits: &[i32]) {
+        for (at, bits) in bits.iter().enumerate() {
+            self.histogram[usize::from(bucket(*bits)) * LANES + at % LANES] += 1;
+        }
+    }
 }
 
 impl Sink for Count<'_> {
     #[inline(always)]
     fn take(&mut self, _: &[u32], bits: &[i32]) {
-        for (at, bits) in bits.iter().enumerate() {
-            self.histogram[usize::from(bucket(*bits)) * LANES + at % LANES] += 1;
+        let (chunks, rest) = bits.as_chunks::<EQUAL>();
+        for chunk in chunks {
+            let first = bucket(chunk[0]);
+            // Rows and counts have equal ratios, and increments of one counter wait for each other.
+            if chunk.iter().fold(0, |differ, bits| differ | (bucket(*bits) ^ first)) == 0 {
+                self.histogram[usize::from(first) * LANES] += EQUAL as u32;
+            } else {
+                self.add(chunk);
+            }
         }
+        self.add(rest);
+    }
+
+    #[inline(always)]
+    fn needs(&self, cut: u16) -> Option<u16> {
+        Some(cut)
     }
 
     fn wrap(&mut self) {}
@@ -153,10 +229,6 @@ impl Sink for Count<'_> {
 impl Sink for Collect<'_> {
     #[inline(always)]
     fn take(&mut self, indexes: &[u32], bits: &[i32]) {
-        if self.found.len() > self.limit {
-            return;
-        }
-
         if self.cut.ties == usize::MAX {
             self.found.extend(indexes, bits);
             return;
@@ -170,6 +242,13 @@ impl Sink for Collect<'_> {
         }
     }
 
+    #[inline(always)]
+    fn needs(&self, cut: u16) -> Option<u16> {
+        // Without ties left, what is in the cut's own bucket need not be looked at.
+        let full = self.cut.ties == 0 && self.cut.bucket == cut;
+        (self.found.len() <= self.limit).then_some(cut + u16::from(full))
+    }
+
     fn wrap(&mut self) {
         self.found.wrap();
     }
@@ -178,3 +257,5 @@ impl Sink for Collect<'_> {
 /// The number of parameters in a block, unless a row is longer.
 const BLOCK: usize = 1024;
 const LANES: usize = 4;
+/// The number of ratios that are counted at once if their buckets are the same.
+const EQUAL: usize = 16;

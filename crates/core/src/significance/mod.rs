@@ -14,6 +14,7 @@ mod kernel;
 mod largest;
 mod norm;
 mod order;
+mod screen;
 mod simd;
 
 pub use function::{Measure, Significance};

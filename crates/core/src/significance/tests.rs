@@ -281,6 +281,31 @@ fn shards() -> impl Strategy<Value = (Shard, Vec<TableCriteria>)> {
 }
 
 proptest! {
+    /// Near the cut, where its roundings and those of the exact ratio differ.
+    #[test]
+    fn a_screen_lets_every_residual_above_the_cut_pass(
+        function in prop::sample::select(vec![Function::Relative, Function::Absolute, Function::Progress]),
+        value in number(),
+        (floor, threshold) in (prop_oneof![1e-9f32..10.0, Just(0.0)], 1e-9f32..10.0),
+        cut in DUST_BUCKET..HARD_BUCKET + 300,
+        ulps in -20i32..20,
+    ) {
+        let least = f32::from_bits(u32::from(cut) << order::BUCKET_SHIFT);
+        let against = match function {
+            Function::Relative => value.abs().max(floor),
+            Function::Progress => floor,
+            _ => 1.0,
+        };
+        let edge = (against * threshold * least).to_bits().saturating_add_signed(ulps);
+        for residual in [f32::from_bits(edge), f32::NAN, f32::INFINITY, 0.0] {
+            let mut ratio = [0.0];
+            function.measure(&[residual], &[value], 1, floor, &mut ratio);
+            let above = above(ratio[0] / threshold, least) && residual != 0.0;
+            let screen = screen::Screen::of(function, floor, threshold, cut);
+            prop_assert!(!above || screen.is_none_or(|screen| screen.passes(residual, value)));
+        }
+    }
+
     #[test]
     fn a_selection_keeps_every_promise(
         (shard, criteria) in shards(),

@@ -76,21 +76,14 @@ impl Grid {
         Scale { byte, up: power_of_two(exponent), down: power_of_two(-exponent) }
     }
 
-    /// For each byte the `COUNT` codes in it, as numbers.
-    const fn codes_of_bytes<const COUNT: usize>(self) -> [[f32; COUNT]; 256] {
-        let bits = 8 / COUNT;
-        let mut table = [[0.0; COUNT]; 256];
-        let mut byte = 0;
-        while byte < 256 {
-            let mut at = 0;
-            while at < COUNT {
-                let code = ((byte as u8) << (8 - bits * (at + 1))) as i8 >> (8 - bits);
-                table[byte][at] = if code == self.not_a_number { f32::NAN } else { code as f32 };
-                at += 1;
-            }
-            byte += 1;
+    #[inline(always)]
+    fn decode(self, factor: f32, codes: &[u8], out: &mut [f32]) {
+        // The smallest code is the one with only the sign bit.
+        let sign = self.not_a_number.unsigned_abs();
+        for (value, code) in out.iter_mut().zip(codes) {
+            let code = (code ^ sign).wrapping_sub(sign) as i8;
+            *value = if code == self.not_a_number { f32::NAN } else { f32::from(code) * factor };
         }
-        table
     }
 
     /// The nearest code of a finite value, ties to even, as a number whose lowest byte is the code.
@@ -149,7 +142,7 @@ pub(super) fn quantise(values: &mut [f32], grid: Grid) {
 pub(super) fn write_int8(values: &[f32], out: &mut Vec<u8>) {
     for_each_block(values, Grid::INT8, |byte, codes, count| {
         out.push(byte);
-        out.extend_from_slice(&codes.map(|code| code as u8)[..count]);
+        out.extend_from_slice(bytemuck::cast_slice(&codes[..count]));
     });
 }
 
@@ -157,8 +150,10 @@ pub(super) fn write_int8(values: &[f32], out: &mut Vec<u8>) {
 pub(super) fn write_int4(values: &[f32], out: &mut Vec<u8>) {
     for_each_block(values, Grid::INT4, |byte, codes, count| {
         let mut packed = [0; BLOCK / 2];
-        for (packed, codes) in packed.iter_mut().zip(codes.as_chunks::<2>().0) {
-            let codes = u16::from_le_bytes(codes.map(|code| code as u8)) & 0x0f0f;
+        for (packed, codes) in
+            packed.iter_mut().zip(bytemuck::cast_slice::<i8, u8>(codes).as_chunks::<2>().0)
+        {
+            let codes = u16::from_le_bytes(*codes) & 0x0f0f;
             *packed = (codes | codes >> 4) as u8;
         }
         out.push(byte);
@@ -170,8 +165,10 @@ pub(super) fn write_int4(values: &[f32], out: &mut Vec<u8>) {
 pub(super) fn write_int2(values: &[f32], out: &mut Vec<u8>) {
     for_each_block(values, Grid::INT2, |byte, codes, count| {
         let mut packed = [0; BLOCK / 4];
-        for (packed, codes) in packed.iter_mut().zip(codes.as_chunks::<4>().0) {
-            let codes = u32::from_le_bytes(codes.map(|code| code as u8)) & 0x0303_0303;
+        for (packed, codes) in
+            packed.iter_mut().zip(bytemuck::cast_slice::<i8, u8>(codes).as_chunks::<4>().0)
+        {
+            let codes = u32::from_le_bytes(*codes) & 0x0303_0303;
             *packed = (codes | codes >> 6 | codes >> 12 | codes >> 18) as u8;
         }
         out.push(byte);
@@ -196,56 +193,51 @@ fn for_each_block(values: &[f32], grid: Grid, mut visit: impl FnMut(u8, &[i8; BL
 
 /// Reads all blocks of a section into `out`, which has as many values.
 pub(super) fn read_int8(section: &[u8], out: &mut [f32]) -> Result<(), DecodeError> {
-    let grid = Grid::INT8;
-    let decode = |factor: f32, codes: &[u8], out: &mut [f32]| {
-        for (value, code) in out.iter_mut().zip(codes) {
-            let code = *code as i8;
-            *value = if code == grid.not_a_number { f32::NAN } else { f32::from(code) * factor };
-        }
-    };
-
-    let (blocks, rest) = section.as_chunks::<{ 1 + BLOCK }>();
-    let (values, values_rest) = out.as_chunks_mut::<BLOCK>();
-    for (block, values) in blocks.iter().zip(values) {
-        decode(grid.factor(block[0])?, &block[1..], values);
-    }
-    if let Some((byte, codes)) = rest.split_first() {
-        decode(grid.factor(*byte)?, codes, values_rest);
-    }
-    Ok(())
+    read::<{ 1 + BLOCK }>(section, Grid::INT8, out, |bytes, codes| {
+        codes[..bytes.len()].copy_from_slice(bytes);
+    })
 }
 
-/// Reads all blocks of a section with 4-bit codes into `out`, which has as many values.
+/// As [`read_int8`], with 4-bit codes.
 pub(super) fn read_int4(section: &[u8], out: &mut [f32]) -> Result<(), DecodeError> {
-    static CODES: [[f32; 2]; 256] = Grid::INT4.codes_of_bytes();
-    read_packed(section, Grid::INT4, &CODES, out)
+    read::<{ 1 + BLOCK / 2 }>(section, Grid::INT4, out, |bytes, codes| {
+        for (codes, byte) in codes.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
+            let byte = u16::from(*byte);
+            *codes = ((byte | byte << 4) & 0x0f0f).to_le_bytes();
+        }
+    })
 }
 
-/// Reads all blocks of a section with 2-bit codes into `out`, which has as many values.
+/// As [`read_int8`], with 2-bit codes.
 pub(super) fn read_int2(section: &[u8], out: &mut [f32]) -> Result<(), DecodeError> {
-    static CODES: [[f32; 4]; 256] = Grid::INT2.codes_of_bytes();
-    read_packed(section, Grid::INT2, &CODES, out)
+    read::<{ 1 + BLOCK / 4 }>(section, Grid::INT2, out, |bytes, codes| {
+        for (codes, byte) in codes.as_chunks_mut::<4>().0.iter_mut().zip(bytes) {
+            let byte = u32::from(*byte);
+            *codes = ((byte | byte << 6 | byte << 12 | byte << 18) & 0x0303_0303).to_le_bytes();
+        }
+    })
 }
 
-/// Reads codes of which there are `COUNT` to a byte. `codes` has those of each byte.
+/// Reads blocks of up to `BYTES` bytes. `unpack` writes the codes in bytes, each without the bits of its sign extension.
 #[inline(always)]
-fn read_packed<const COUNT: usize>(
+fn read<const BYTES: usize>(
     section: &[u8],
     grid: Grid,
-    codes: &[[f32; COUNT]; 256],
     out: &mut [f32],
+    unpack: impl Fn(&[u8], &mut [u8; BLOCK]),
 ) -> Result<(), DecodeError> {
-    for (block, values) in section.chunks(1 + BLOCK / COUNT).zip(out.chunks_mut(BLOCK)) {
-        let factor = grid.factor(block[0])?;
-        let (whole, rest) = values.as_chunks_mut::<COUNT>();
-        for (values, byte) in whole.iter_mut().zip(&block[1..]) {
-            *values = codes[usize::from(*byte)].map(|code| code * factor);
-        }
-        if let Some(byte) = block.last() {
-            for (value, code) in rest.iter_mut().zip(codes[usize::from(*byte)]) {
-                *value = code * factor;
-            }
-        }
+    let (values, values_rest) = out.as_chunks_mut::<BLOCK>();
+    // A block that lacks a few values may have as many bytes as a full one.
+    let (blocks, rest) = section.split_at(values.len() * BYTES);
+    let blocks = blocks.as_chunks::<BYTES>().0;
+    let mut codes = [0; BLOCK];
+    for (block, values) in blocks.iter().zip(values) {
+        unpack(&block[1..], &mut codes);
+        grid.decode(grid.factor(block[0])?, &codes, values);
+    }
+    if let Some((byte, bytes)) = rest.split_first() {
+        unpack(bytes, &mut codes);
+        grid.decode(grid.factor(*byte)?, &codes[..values_rest.len()], values_rest);
     }
     Ok(())
 }

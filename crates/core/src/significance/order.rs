@@ -98,46 +98,20 @@ impl Found {
     /// Writes the parameters to `out`, the most significant bucket first and ascending within a bucket, by counting
     /// sort.
     pub(super) fn sort_into(&self, histogram: &mut Vec<u32>, out: &mut Selection) {
-        // Increments of one counter wait for each other. So the order is cut into parts with counters of their own.
-        let part = self.len() / PARTS;
-        let at = |part_start: usize| {
-            let at = self.wrapped_at + part_start;
-            if at < self.len() { at } else { at - self.len() }
-        };
-        histogram.clear();
-        histogram.resize(BUCKETS * PARTS, 0);
-        for offset in 0..part {
-            for lane in 0..PARTS {
-                let bucket = self.buckets[at(lane * part + offset)];
-                histogram[usize::from(bucket) * PARTS + lane] += 1;
-            }
-        }
-        for offset in PARTS * part..self.len() {
-            histogram[usize::from(self.buckets[at(offset)]) * PARTS + PARTS - 1] += 1;
-        }
-
-        out.hard = histogram[usize::from(HARD_BUCKET) * PARTS..].iter().sum::<u32>() as usize;
+        self.count(histogram);
+        out.hard = histogram[usize::from(HARD_BUCKET)..].iter().sum::<u32>() as usize;
         let mut place = 0;
-        for counts in histogram.as_chunks_mut::<PARTS>().0.iter_mut().rev() {
-            for count in counts {
-                (*count, place) = (place, place + *count);
-            }
+        for count in histogram.iter_mut().rev() {
+            (*count, place) = (place, place + *count);
         }
-
         // Every entry is overwritten, so that nothing has to be cleared.
         out.indexes.resize(self.len(), 0);
-        let mut put = |lane: usize, at: usize| {
-            let place = &mut histogram[usize::from(self.buckets[at]) * PARTS + lane];
-            out.indexes[*place as usize] = self.indexes[at];
-            *place += 1;
-        };
-        for offset in 0..part {
-            for lane in 0..PARTS {
-                put(lane, at(lane * part + offset));
+        for part in [self.wrapped_at..self.len(), 0..self.wrapped_at] {
+            for (index, bucket) in self.indexes[part.clone()].iter().zip(&self.buckets[part]) {
+                let place = &mut histogram[usize::from(*bucket)];
+                out.indexes[*place as usize] = *index;
+                *place += 1;
             }
-        }
-        for offset in PARTS * part..self.len() {
-            put(PARTS - 1, at(offset));
         }
     }
 }
@@ -173,8 +147,6 @@ impl Cut {
 }
 
 pub(super) const BUCKET_SHIFT: u32 = 20;
-/// The number of independent counters of a bucket.
-const PARTS: usize = 4;
 pub(super) const BUCKETS: usize = 1 << (31 - BUCKET_SHIFT);
 /// The lowest bucket of ratios above 1.
 pub(super) const HARD_BUCKET: u16 = (1f32.to_bits() >> BUCKET_SHIFT) as u16;

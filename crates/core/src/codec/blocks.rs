@@ -148,31 +148,36 @@ pub(super) fn write_int8(values: &[f32], out: &mut Vec<u8>) {
 
 /// Appends blocks of 4-bit codes, two to a byte, the lowest bits first.
 pub(super) fn write_int4(values: &[f32], out: &mut Vec<u8>) {
-    for_each_block(values, Grid::INT4, |byte, codes, count| {
-        let mut packed = [0; BLOCK / 2];
-        for (packed, codes) in
-            packed.iter_mut().zip(bytemuck::cast_slice::<i8, u8>(codes).as_chunks::<2>().0)
-        {
-            let codes = u16::from_le_bytes(*codes) & 0x0f0f;
-            *packed = (codes | codes >> 4) as u8;
-        }
-        out.push(byte);
-        out.extend_from_slice(&packed[..count.div_ceil(2)]);
+    write_packed::<2>(values, Grid::INT4, out, |codes| {
+        let codes = u16::from_le_bytes(codes) & 0x0f0f;
+        (codes | codes >> 4) as u8
     });
 }
 
 /// Appends blocks of 2-bit codes, four to a byte, the lowest bits first.
 pub(super) fn write_int2(values: &[f32], out: &mut Vec<u8>) {
-    for_each_block(values, Grid::INT2, |byte, codes, count| {
-        let mut packed = [0; BLOCK / 4];
-        for (packed, codes) in
-            packed.iter_mut().zip(bytemuck::cast_slice::<i8, u8>(codes).as_chunks::<4>().0)
-        {
-            let codes = u32::from_le_bytes(*codes) & 0x0303_0303;
-            *packed = (codes | codes >> 6 | codes >> 12 | codes >> 18) as u8;
+    write_packed::<4>(values, Grid::INT2, out, |codes| {
+        let codes = u32::from_le_bytes(codes) & 0x0303_0303;
+        (codes | codes >> 6 | codes >> 12 | codes >> 18) as u8
+    });
+}
+
+/// Appends blocks of codes that `pack` puts into a byte, `IN_A_BYTE` at a time.
+#[inline(always)]
+fn write_packed<const IN_A_BYTE: usize>(
+    values: &[f32],
+    grid: Grid,
+    out: &mut Vec<u8>,
+    pack: impl Fn([u8; IN_A_BYTE]) -> u8,
+) {
+    for_each_block(values, grid, |byte, codes, count| {
+        let codes = bytemuck::cast_slice::<i8, u8>(codes).as_chunks::<IN_A_BYTE>().0;
+        let mut packed = [0; BLOCK];
+        for (packed, codes) in packed.iter_mut().zip(codes) {
+            *packed = pack(*codes);
         }
         out.push(byte);
-        out.extend_from_slice(&packed[..count.div_ceil(4)]);
+        out.extend_from_slice(&packed[..count.div_ceil(IN_A_BYTE)]);
     });
 }
 

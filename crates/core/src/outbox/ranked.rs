@@ -124,6 +124,9 @@ impl Ranked {
     }
 
     /// The number of parameters that are above the hard threshold or announced, and not sent.
+    ///
+    /// The promise of a clock needs the former only: what is owed is announced and below the threshold at this ranking. It is
+    /// counted because reads of it wait until it arrives, so the clock does not overtake it.
     pub fn hard_waiting(&self) -> usize {
         self.ranking.hard.saturating_sub(self.taken) + self.owed.len()
     }
@@ -175,5 +178,33 @@ persist! {
             walk.record_that("announced", announced, |found, _| found.iter().all(within))?;
             walk.record("ranked", ranked)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Function;
+
+    #[test]
+    fn a_clock_is_covered_once_what_is_announced_and_below_the_threshold_has_left() {
+        let function = Measure::BuiltIn(Function::Absolute);
+        let criteria =
+            [TableCriteria { range: 0..2, width: 1, function, floor: 0.0, threshold: 1.0 }];
+        let mut outbox = Ranked::new(2);
+        let rank = |outbox: &mut Ranked, source: &[f32], clock| {
+            let residuals = Residuals { values: &[0.0; 2], source, criteria: &criteria };
+            outbox.rank(residuals, Take::Hard, Clock(clock), &mut Scratch::default());
+        };
+
+        rank(&mut outbox, &[5.0, 0.0], 1);
+        assert_eq!(outbox.announce(0), [0]);
+        let source = [0.5, 0.0];
+        rank(&mut outbox, &source, 2);
+        assert_eq!((outbox.hard_waiting(), outbox.covered()), (1, None));
+
+        let mut batch = Batch::default();
+        outbox.take(&source, ValueFormat::F32, 9, &mut batch);
+        assert_eq!((&batch.indexes[..], outbox.covered()), (&[0][..], Some(Clock(2))));
     }
 }

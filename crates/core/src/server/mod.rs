@@ -101,6 +101,8 @@ pub struct Server {
     guard: Option<Guard>,
     drain: DrainMethod,
     draining: Draining,
+    /// The first update that was rejected.
+    divergence: Option<Divergence>,
     /// The share of the shard that the latest read requested, 0 to 1.
     read_fraction: f64,
     outputs: VecDeque<ServerOutput>,
@@ -145,6 +147,7 @@ impl Server {
             }),
             drain: config.drain,
             draining: Draining::No,
+            divergence: None,
             read_fraction: 0.0,
             outputs: VecDeque::new(),
             copy_ready: Clock::ZERO,
@@ -328,6 +331,12 @@ impl Server {
         self.draining == Draining::Done
     }
 
+    /// The first [`ServerOutput::Diverged`]. A driver that restarts a server must report it again: the process before
+    /// may have ended before it did.
+    pub fn divergence(&self) -> Option<Divergence> {
+        self.divergence
+    }
+
     /// The clock of the last [`ServerOutput::CopyReady`].
     pub fn copy_ready(&self) -> Clock {
         self.copy_ready
@@ -457,6 +466,7 @@ impl Server {
     /// Adds a worker's changes to the copy, unless they show that training has diverged.
     fn add(&mut self, from: WorkerId, clock: Clock, deltas: &ShardDeltas) {
         if let Some(divergence) = Divergence::find(from, clock, deltas, self.store.layout()) {
+            self.divergence.get_or_insert(divergence);
             self.outputs.push_back(ServerOutput::Diverged(divergence));
             return;
         }
@@ -545,6 +555,7 @@ persist! {
                 guard,
                 drain: _,
                 draining,
+                divergence,
                 read_fraction,
                 outputs,
                 copy_ready,
@@ -565,6 +576,7 @@ persist! {
                 walk.part("guard", guard, layout.parameters())?;
             }
             walk.record("draining", draining)?;
+            walk.record("divergence", divergence)?;
             walk.record("read_fraction", read_fraction)?;
             walk.record("copy_ready", copy_ready)
         }

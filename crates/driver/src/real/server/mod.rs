@@ -423,6 +423,9 @@ impl ServerNode {
         if server.is_drained() {
             coordinator.report(&Report::Drained).await;
         }
+        if let Some(found) = server.divergence() {
+            coordinator.report(&Report::Diverged(found)).await;
+        }
     }
 
     fn on_worker(&mut self, worker: WorkerId, message: WorkerMessage) -> Result<(), RealError> {

@@ -110,11 +110,22 @@ pub enum Bug {
     CountsLatePartTwice,
     /// A home's total lacks a value of a late part, which counts as included.
     ForgetsLatePart,
+
+    /// A server takes a diverged change for no change.
+    AcceptsDiverged,
+    /// A restarted server does not report again that it has rejected an update.
+    ForgetsRejection,
+    /// A worker stops one clock after the one that it was ordered to stop at.
+    StopsLate,
+    /// A torn tail stays on the disk, and records are written after it.
+    LeavesTornTail,
+    /// The beginning of a segment is not synced before a checkpoint lets the segment before it go.
+    LeavesSegmentUnsynced,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 51] = [
+    pub const ALL: [Self; 56] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -166,5 +177,10 @@ impl Bug {
         Self::BlocksDisagree,
         Self::CountsLatePartTwice,
         Self::ForgetsLatePart,
+        Self::AcceptsDiverged,
+        Self::ForgetsRejection,
+        Self::StopsLate,
+        Self::LeavesTornTail,
+        Self::LeavesSegmentUnsynced,
     ];
 }

@@ -70,6 +70,8 @@ pub struct StructuralCounts {
     pub clock_steps: u64,
     /// Crashes of the coordinator, at a time or at a write.
     pub coordinator_crashes: u64,
+    /// [`FaultKind::DivergedUpdate`].
+    pub diverged_updates: u64,
 }
 
 /// The number of recoveries after crashes.
@@ -122,6 +124,7 @@ impl StructuralCounts {
             FaultKind::DiskFull => &mut self.full_disks,
             FaultKind::ClockStep => &mut self.clock_steps,
             FaultKind::CoordinatorCrash => &mut self.coordinator_crashes,
+            FaultKind::DivergedUpdate => &mut self.diverged_updates,
         } += 1;
     }
 
@@ -131,7 +134,7 @@ impl StructuralCounts {
     }
 
     /// The counts with their names in reports.
-    pub fn named(&self) -> [(u64, &'static str); 13] {
+    pub fn named(&self) -> [(u64, &'static str); 14] {
         [
             (self.partitions, "partitions"),
             (self.one_way_partitions, "one-way"),
@@ -146,6 +149,7 @@ impl StructuralCounts {
             (self.full_disks, "full disks"),
             (self.clock_steps, "clock steps"),
             (self.coordinator_crashes, "crashes of coordinators"),
+            (self.diverged_updates, "diverged updates"),
         ]
     }
 }
@@ -174,6 +178,7 @@ impl AddAssign for Counts {
         self.structural.full_disks += other.structural.full_disks;
         self.structural.clock_steps += other.structural.clock_steps;
         self.structural.coordinator_crashes += other.structural.coordinator_crashes;
+        self.structural.diverged_updates += other.structural.diverged_updates;
         self.recovery.restarts += other.recovery.restarts;
         self.recovery.blank += other.recovery.blank;
         self.recovery.passed_over += other.recovery.passed_over;

@@ -7,8 +7,8 @@
 //! A *schedule* is one run of a small cluster. A seed determines its nodes, links, synchronisation models and faults.
 //! *Packet* faults affect single messages: loss, repetition, reordering, damage, delay, and arrival on a later
 //! connection. *Structural* faults affect the cluster: partitions, resets, stragglers, slow links, crashes of nodes and
-//! of the coordinator at any time and at each step of a write, full and lost disks, clock steps, data centers that join
-//! and leave. In the safety phase faults occur and no invariant may be broken. In the liveness phase after it no faults
+//! of the coordinator at any time and at each step of a write, full and lost disks, clock steps, updates whose changes are not
+//! finite, data centers that join and leave. In the safety phase faults occur and no invariant may be broken. In the liveness phase after it no faults
 //! occur, the run must end, and no message may remain.
 //!
 //! **Disks.** A node works in groups, as nodes of the real driver do. It handles its inputs, cuts frames, writes the

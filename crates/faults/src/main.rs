@@ -170,6 +170,7 @@ Kinds of faults:
   lost-disk          of a server
   clock-step         of a server, by `step_s` seconds
   coordinator-crash  with dc = 0; at its next write if `write` is set
+  diverged-update    of a worker
   late-join, leave   of a data center
 Stragglers and slow links have a factor.
 

@@ -19,6 +19,7 @@
 //! | 990070634, [`a_joiner_behind_a_dead_link_is_missed_in_the_drain_too`] | partition | a data center that had never met a late joiner, because the link between the two was dead, paused. The order to drain told it that the joiner takes part, and from then on it took the link for restored: its workers made their last iterations on a copy that missed the joiner's updates | a mirror that only the coordinator names is behind a failed link until a frame of it arrives (`server/remote/mirrors/members.rs`) |
 //! | 3000013862, [`nobody_waits_for_a_joiner_that_was_never_met`] | pause | a data center joined at the start behind a dead link, and the other one, which had not met it, continued. The checker excused servers only from data centers that it had seen inactive at an earlier event, and there was none | a server must wait for a late joiner once it was told that the joiner takes a copy (`checkers/pause.rs`) |
 //! | 10619394217250, [`a_data_center_that_hears_of_announcements_without_end_goes_on_reading`] | liveness | two data centers without a mirror clock announced parameters to a third one at each of their clocks. Each announcement had a deadline, but a read of all rows had none: when an announced parameter arrived or expired, another one was announced | a read waits for announced parameters no longer than the deadline in total (`server/remote/mirrors/mirror_server/mod.rs`) |
+//! | [`a_rejected_update_is_reported_whatever_crashes_meanwhile`] | rejection | a server crashed after it had rejected a diverged update and before it had told the coordinator. Replay repeats no output, so the run went on without that part of the update | a server keeps the first rejection in its state, and a restarted one reports it again (`server/mod.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +85,7 @@ fn each_commit_has_seeds_of_its_own() {
 }
 
 /// The checker that must catch each planted bug. Others may catch it, too.
-const CAUGHT_BY: [(Bug, &str); 51] = [
+const CAUGHT_BY: [(Bug, &str); 56] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -136,6 +137,11 @@ const CAUGHT_BY: [(Bug, &str); 51] = [
     (Bug::BlocksDisagree, "peer"),
     (Bug::CountsLatePartTwice, "conservation"),
     (Bug::ForgetsLatePart, "conservation"),
+    (Bug::AcceptsDiverged, "rejection"),
+    (Bug::ForgetsRejection, "rejection"),
+    (Bug::StopsLate, "orders"),
+    (Bug::LeavesTornTail, "durability"),
+    (Bug::LeavesSegmentUnsynced, "durability"),
 ];
 
 #[test]
@@ -233,6 +239,26 @@ fn a_worker_that_stopped_and_comes_back_has_stopped() {
     };
     let crashes: String = (1..30).map(|number| crash(100 * number)).collect();
     holds(&format!("remote = \"tap\"\n{WITHOUT_FAULTS}{crashes}"), 20);
+}
+
+/// A server that crashes after it has rejected an update, and before it has told the coordinator, tells it when it is back.
+#[test]
+fn a_rejected_update_is_reported_whatever_crashes_meanwhile() {
+    let diverged = "[[fault]]\nkind = \"diverged-update\"\nat = \"100 ms\"\ndc = 0\nworker = 0\n";
+    for remote in ["bsp", "tap", "local-steps"] {
+        let many = WITHOUT_FAULTS.replace("clocks = 6", "clocks = 400");
+        let crashes: String = (1..12)
+            .map(|number| {
+                let write = "server = 0\nwrite = \"after\"";
+                crash_at(100 + 17 * number, 5, write)
+            })
+            .collect();
+        let text = format!("remote = \"{remote}\"\n{many}{diverged}{crashes}");
+        holds(&text, 20);
+        let scenario = Scenario::from_text("fixed.toml", &text, Some(1)).unwrap();
+        let lasted = run(&scenario, None).lasted.as_secs_f64();
+        assert!(lasted < 10.0, "the run ends once the update is reported, not after {lasted} s");
+    }
 }
 
 /// Crashes of the first worker every `apart` milliseconds, each with its disk.
@@ -685,6 +711,10 @@ fn scenario_files_are_refused_where_they_are_wrong() {
     check(format!("{step}worker = 0\n"), 8, "fault.0.worker", "no worker");
     check(format!("{step}server = 0\nstep_s = 61.0\n"), 9, "fault.0.step_s", "from -60 to 60");
     check(format!("{step}server = 0\nlasts = \"1 s\"\n"), 9, "fault.0.lasts", "no duration");
+    let diverged = crash.replace("crash", "diverged-update");
+    check(diverged.clone(), 4, "fault.0.worker", "the worker of the update");
+    check(format!("{diverged}server = 0\n"), 8, "fault.0.server", "no server");
+    check(format!("{diverged}worker = 0\nlasts = \"1 s\"\n"), 9, "fault.0.lasts", "no duration");
     let coordinator = crash.replace("crash", "coordinator-crash");
     check(coordinator.replace("dc = 0", "dc = 1"), 7, "fault.0.dc", "0, for the coordinator");
     check(format!("{coordinator}server = 0\n"), 8, "fault.0.server", "no server");

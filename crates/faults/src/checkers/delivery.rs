@@ -74,7 +74,7 @@ impl Checker for Delivery {
                 let under_way = self.under_way.entry((sender, at.dc, *lane)).or_default();
                 under_way.push_front(frame.clone());
             }
-            Undone::Asked { .. } | Undone::Updated { .. } => {}
+            Undone::Asked { .. } | Undone::Updated { .. } | Undone::Rejected { .. } => {}
         }
     }
 }

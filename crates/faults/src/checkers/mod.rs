@@ -15,6 +15,7 @@ mod orders;
 mod partition;
 mod pause;
 pub(super) mod quiescence;
+mod rejection;
 mod server_processes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +28,7 @@ use crate::cluster::undone::Undone;
 use gaia_config::Plan;
 use gaia_core::node::{RowsRead, WorkerMessage};
 use gaia_core::recovery::RequestSeq;
-use gaia_core::server::Server;
+use gaia_core::server::{Divergence, Server};
 use gaia_core::session::Message;
 use gaia_core::store::{ShardDeltas, ShardRows};
 use gaia_core::topology::Overlay;
@@ -45,6 +46,11 @@ pub(super) enum Seen<'a> {
     Answered { server: ServerId, worker: WorkerId, message: &'a RowsRead },
     /// A worker's deltas were added.
     Updated { server: ServerId, worker: WorkerId, clock: Clock, deltas: &'a ShardDeltas },
+    /// A server handled a worker's update whose changes are not finite or too large. Also seen as an update without
+    /// changes.
+    Rejected { server: ServerId, worker: WorkerId, clock: Clock },
+    /// A server reported to the coordinator that a worker's changes have diverged.
+    Diverged { server: ServerId, found: &'a Divergence },
     /// A server cut a frame for a mirror.
     Cut { from: ServerId, to: DcId, lane: Lane, frame: &'a Bytes },
     /// The next frame of a lane, which the session passes on to the server.
@@ -90,6 +96,8 @@ pub(super) enum Seen<'a> {
     Reset { at: ServerId, from: DcId },
     /// The coordinator orders workers to stop at a clock, or after the current iteration if that is later.
     Stops { last: Clock },
+    /// A worker has received the order to stop at a clock. It had finished `finished` clocks.
+    StopReceived { worker: WorkerId, last: Clock, finished: Clock },
     /// The coordinator orders the servers of a data center to drain once workers are at these clocks.
     Drains { dc: DcId, clocks: &'a [Clock] },
     /// The coordinator has restarted with these orders, and repeats them.
@@ -150,6 +158,7 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(delivery::Delivery::default()),
         Box::new(conservation::Conservation::default()),
         Box::new(divergence::Divergence),
+        Box::new(rejection::Rejection::default()),
         Box::new(barrier::Barrier::default()),
         Box::new(clock_bound::ClockBound::default()),
         Box::new(partition::Partition::default()),

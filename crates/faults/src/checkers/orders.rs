@@ -4,13 +4,16 @@
 use std::collections::BTreeMap;
 
 use super::{Broken, Checker, Seen, View};
+use gaia_core::node::WorkerMessage;
 use gaia_core::recovery::RequestSeq;
-use gaia_core::types::{Clock, DcId};
+use gaia_core::types::{Clock, DcId, WorkerId};
 
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     stop: Option<Clock>,
     drains: BTreeMap<DcId, Vec<Clock>>,
+    /// The clock by which each worker must have stopped, since it was ordered to.
+    stops_by: BTreeMap<WorkerId, Clock>,
 }
 
 impl Checker for Orders {
@@ -24,6 +27,17 @@ impl Checker for Orders {
                 self.stop = Some(last);
                 Ok(())
             }
+            Seen::StopReceived { worker, last, finished } => {
+                // It ends the iteration that it runs. The update of the one before may not be sent yet.
+                let by = last.max(Clock(finished.0 + 1));
+                let before = self.stops_by.entry(worker).or_insert(by);
+                *before = by.max(*before);
+                Ok(())
+            }
+            Seen::LostState { worker } => {
+                self.stops_by.remove(&worker);
+                Ok(())
+            }
             Seen::Drains { dc, clocks } => match self.drains.insert(dc, clocks.to_vec()) {
                 Some(before) if before != clocks => Err(format!(
                     "{dc} is ordered to drain at {clocks:?}, and was at {before:?} before"
@@ -31,6 +45,13 @@ impl Checker for Orders {
                 _ => Ok(()),
             },
             Seen::WorkerSent { worker, message, .. } => {
+                if let WorkerMessage::Update { clock, .. } = message
+                    && let Some(by) = self.stops_by.get(&worker).filter(|by| clock >= *by)
+                {
+                    return Err(format!(
+                        "{worker} was ordered to stop by clock {by}, but runs an iteration at clock {clock}"
+                    ));
+                }
                 let clocks = self.drains.get(&worker.dc);
                 let stopped = clocks.map(|clocks| clocks[usize::from(worker.index)]);
                 let sent = RequestSeq::of(message);

@@ -19,6 +19,16 @@ pub(crate) struct Disk {
     appender: Appender,
     checkpoint: Option<(u64, State)>,
     chance: Random,
+    bug: Option<DiskBug>,
+}
+
+/// A planted bug of the code that writes the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DiskBug {
+    /// [`Bug::LeavesTornTail`](crate::Bug::LeavesTornTail).
+    LeavesTornTail,
+    /// [`Bug::LeavesSegmentUnsynced`](crate::Bug::LeavesSegmentUnsynced).
+    LeavesSegmentUnsynced,
 }
 
 /// The contents of a node's disk at its start.
@@ -42,12 +52,12 @@ pub(crate) enum Survives {
 }
 
 impl Disk {
-    pub(crate) fn new(node: String, plan: u64, chance: Random) -> Self {
+    pub(crate) fn new(node: String, plan: u64, chance: Random, bug: Option<DiskBug>) -> Self {
         let owner = Owner { plan, node };
         let mut segment = Vec::new();
         let appender = Appender::begin(&owner, 0, &mut segment);
         let synced_bytes = segment.len();
-        Self { owner, segment, synced_bytes, appender, checkpoint: None, chance }
+        Self { owner, segment, synced_bytes, appender, checkpoint: None, chance, bug }
     }
 
     /// Replaces the disk, with equal probability by an empty one or by one with the last checkpoint. Returns the
@@ -85,7 +95,8 @@ impl Disk {
             self.segment.clear();
             self.appender = Appender::begin(&self.owner, next, &mut self.segment);
         }
-        self.synced_bytes = self.segment.len();
+        let is_synced = !rotates || self.bug != Some(DiskBug::LeavesSegmentUnsynced);
+        self.synced_bytes = if is_synced { self.segment.len() } else { 0 };
     }
 
     /// The machine crashes. Of the bytes that were not synced a part survives, and the rest is missing or zero.
@@ -121,7 +132,9 @@ impl Disk {
             records.push((record.number, Bytes::copy_from_slice(record.body)));
         }
         let end = scan.finish()?;
-        self.segment.truncate(end.whole_bytes);
+        if self.bug != Some(DiskBug::LeavesTornTail) {
+            self.segment.truncate(end.whole_bytes);
+        }
         self.synced_bytes = end.whole_bytes;
         self.appender = end.appender;
         let torn = end.torn.is_some();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::disk::Found;
+use super::disk::{DiskBug, Found};
 use super::envelopes::{
     FROM, HELLO, KIND, NUMBER, RECEIVED, TO, is_whole, lane_of, put_u64, remade, reseal, u64_at,
     with_valid_crc,
@@ -72,6 +72,15 @@ impl FaultInjector {
             }
         }
         remote
+    }
+
+    /// The bug of the code that writes disks.
+    pub(crate) fn disk_bug(&self) -> Option<DiskBug> {
+        match self.bug? {
+            Bug::LeavesTornTail => Some(DiskBug::LeavesTornTail),
+            Bug::LeavesSegmentUnsynced => Some(DiskBug::LeavesSegmentUnsynced),
+            _ => None,
+        }
     }
 
     /// The window that servers use.

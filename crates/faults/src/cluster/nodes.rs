@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::disk::Disk;
+use super::disk::{Disk, DiskBug};
 use super::ends::WINDOW_BYTES;
 use super::fault_injector::FaultInjector;
 use super::undone::Undone;
@@ -35,6 +35,7 @@ pub(crate) struct Nodes<'p> {
     pub(crate) servers: BTreeMap<ServerId, ServerNode>,
     pub(crate) workers: BTreeMap<WorkerId, WorkerNode>,
     logs: bool,
+    disk_bug: Option<DiskBug>,
 }
 
 /// The common part of servers and workers: a process and its disk.
@@ -188,11 +189,13 @@ impl<'p> Nodes<'p> {
             servers: BTreeMap::new(),
             workers: BTreeMap::new(),
             logs,
+            disk_bug: fault_injector.disk_bug(),
         };
 
+        let disk_bug = nodes.disk_bug;
         let disks = plan.seed.child("disks");
         for id in server_ids(topology) {
-            let host = Host::new(NodeId::Server(id), disks, blueprint.plan_hash);
+            let host = Host::new(NodeId::Server(id), disks, blueprint.plan_hash, disk_bug);
             let node = ServerNode {
                 host,
                 machine: nodes.fresh_server(id).begin(logs, Incarnation::FIRST),
@@ -212,7 +215,7 @@ impl<'p> Nodes<'p> {
 
         let late = plan.late();
         for id in worker_ids(topology) {
-            let host = Host::new(NodeId::Worker(id), disks, blueprint.plan_hash);
+            let host = Host::new(NodeId::Worker(id), disks, blueprint.plan_hash, disk_bug);
             let (mut machine, shadow) =
                 (nodes.fresh_worker(id).begin(logs), nodes.fresh_worker(id));
             for layout in blueprint.layouts() {
@@ -314,10 +317,11 @@ impl<'p> Nodes<'p> {
     /// Empties the disk of a node that has crashed or was never started.
     pub(crate) fn empty_disk(&mut self, node: NodeId) {
         let (plan, disks) = (self.blueprint.plan_hash, self.plan.seed.child("new disks"));
+        let disk_bug = self.disk_bug;
         let host = self.host(node);
         let name = node.to_string();
         let chance = disks.child(&format!("{name} {}", host.incarnation)).random();
-        host.disk = Disk::new(name, plan, chance);
+        host.disk = Disk::new(name, plan, chance, disk_bug);
         (host.replayed_to, host.disk_lost, host.is_blank, host.blank) = (0, false, true, false);
         let incarnation = host.incarnation;
 
@@ -500,14 +504,14 @@ fn without_leftovers(mut state: State) -> State {
 }
 
 impl Host {
-    fn new(node: NodeId, disks: Seed, plan: u64) -> Self {
+    fn new(node: NodeId, disks: Seed, plan: u64, disk_bug: Option<DiskBug>) -> Self {
         let name = node.to_string();
         Self {
             up: true,
             incarnation: 0,
             writing: false,
             inbox: VecDeque::new(),
-            disk: Disk::new(name.clone(), plan, disks.child(&name).random()),
+            disk: Disk::new(name.clone(), plan, disks.child(&name).random(), disk_bug),
             blank: false,
             crash_at_write: None,
             restart_at: Instant::ZERO,

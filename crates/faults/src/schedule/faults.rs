@@ -74,6 +74,13 @@ impl Schedule<'_> {
                     }
                 }
             }
+            FaultKind::DivergedUpdate => {
+                for node in self.affected_nodes(fault) {
+                    if let NodeId::Worker(worker) = node {
+                        self.diverging.begin(worker);
+                    }
+                }
+            }
             _ => {}
         }
 

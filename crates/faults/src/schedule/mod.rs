@@ -1,6 +1,7 @@
 //! The event loop of one schedule: the cluster, its network, disks, faults and checkers.
 
 mod coordinator;
+mod diverged;
 mod faults;
 mod members;
 mod servers;
@@ -16,6 +17,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use self::coordinator::{CoordinatorProcess, cluster_coordinator};
+use self::diverged::Diverging;
 use crate::bugs::Bug;
 use crate::checkers::{self, Checker, Seen, View, quiescence};
 use crate::cluster::application::Counting;
@@ -189,6 +191,7 @@ struct Schedule<'p> {
     /// Ends whose next frame is the first after a reconnect.
     reconnected: BTreeSet<(ServerId, DcId)>,
     under_way: usize,
+    diverging: Diverging,
     /// Data centers that have crashed permanently and are not given up.
     leaving: BTreeSet<DcId>,
     /// Whether the safety phase is over.
@@ -232,6 +235,7 @@ impl<'p> Schedule<'p> {
             awaiting_control: BTreeSet::new(),
             reconnected: BTreeSet::new(),
             under_way: 0,
+            diverging: Diverging::default(),
             leaving: BTreeSet::new(),
             faults_ended: false,
             finished: false,

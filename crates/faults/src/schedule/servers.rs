@@ -122,6 +122,7 @@ impl Schedule<'_> {
     fn take_from_worker(&mut self, id: ServerId, from: WorkerId, message: WorkerMessage) -> Done {
         let layout = self.nodes.layout(id.shard);
         let taken = self.fault_injector.on_worker_message(id, from, message.clone(), layout);
+        let taken = self.accepted(id.shard, taken);
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
         let order = node.machine.handle_worker(now, from, taken);
@@ -138,10 +139,7 @@ impl Schedule<'_> {
                 self.recorder(id, Undone::Asked { server: id, worker: from });
             }
             WorkerMessage::Update { clock, deltas, .. } => {
-                let deltas = &deltas;
-                self.see(Seen::Updated { server: id, worker: from, clock, deltas })?;
-                let undone = Undone::Updated { server: id, worker: from, deltas: deltas.clone() };
-                self.recorder(id, undone);
+                self.see_updated(id, from, clock, &deltas)?;
             }
         }
 
@@ -294,7 +292,13 @@ impl Schedule<'_> {
             let server = node.machine.server();
             let (clock, copy) = (server.clock(), server.copy_ready());
             let drained = server.is_drained();
+            let divergence = server.divergence();
             self.report(id, clock)?;
+            if let Some(found) = divergence
+                && !self.fault_injector.has(Bug::ForgetsRejection)
+            {
+                self.report_diverged(id, &found)?;
+            }
             self.inform(|coordinator| {
                 coordinator.handle_copy_ready(id, copy);
                 if drained {
@@ -323,9 +327,7 @@ impl Schedule<'_> {
                     self.inform(|coordinator| coordinator.handle_copy_ready(id, clock));
                 }
                 Output::Drained => self.inform(|coordinator| coordinator.handle_drained(id)),
-                Output::Diverged(found) => {
-                    return Err(self.broken("divergence", format!("{id}: {found:?}")));
-                }
+                Output::Diverged(found) => self.report_diverged(id, &found)?,
             }
         }
 
@@ -390,7 +392,7 @@ impl Schedule<'_> {
     }
 
     /// Records an event that a crash undoes unless it is synced.
-    fn recorder(&mut self, id: ServerId, undone: Undone) {
+    pub(super) fn recorder(&mut self, id: ServerId, undone: Undone) {
         if self.logs {
             let node = self.nodes.server_mut(id);
             let number = node.host.disk.next_number() + node.machine.entries_waiting() as u64;

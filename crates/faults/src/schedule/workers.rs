@@ -5,10 +5,19 @@ use crate::bugs::Bug;
 use crate::checkers::Seen;
 use crate::cluster::nodes::Task;
 use gaia_core::node::WorkerMessage;
-use gaia_core::types::{NodeId, ServerId, ShardId, WorkerId};
+use gaia_core::types::{Clock, NodeId, ServerId, ShardId, WorkerId};
 
 impl Schedule<'_> {
     pub(super) fn handle_worker_task(&mut self, id: WorkerId, task: Task) -> Done {
+        let late = u64::from(self.fault_injector.has(Bug::StopsLate));
+        let machine = &mut self.nodes.worker_mut(id).machine;
+        // A worker without a state does not know its clock yet.
+        if let Task::Stop { last } = task
+            && !machine.is_new()
+            && let Some(finished) = machine.worker_mut().map(|worker| worker.clock())
+        {
+            self.see(Seen::StopReceived { worker: id, last, finished })?;
+        }
         let machine = &mut self.nodes.worker_mut(id).machine;
         match task {
             Task::Rows { from, rows } => drop(machine.handle_rows(from, rows)),
@@ -20,7 +29,7 @@ impl Schedule<'_> {
             }
             Task::Due { server, due, guessed } => machine.handle_due(server, due, guessed),
             Task::Start { stopped } => machine.handle_start(stopped),
-            Task::Stop { last } => machine.handle_stop(last),
+            Task::Stop { last } => machine.handle_stop(Clock(last.0 + late)),
             _ => unreachable!("the task of a server was given to a worker"),
         }
         Ok(())
@@ -63,6 +72,7 @@ impl Schedule<'_> {
 
     fn send_request(&mut self, id: WorkerId, shard: ShardId, message: WorkerMessage) -> Done {
         self.see(Seen::WorkerSent { worker: id, shard, message: &message })?;
+        let message = self.on_worker_message(id, shard, message);
         let to = NodeId::Server(ServerId { dc: id.dc, shard });
         let bytes = message.lan_bytes(self.nodes.layout(shard));
         let incarnation = self.nodes.host(NodeId::Worker(id)).incarnation;

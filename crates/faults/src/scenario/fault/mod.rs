@@ -2,6 +2,7 @@
 
 mod blank;
 mod dead_links;
+mod diverged;
 mod members;
 
 use std::time::Duration;
@@ -80,6 +81,9 @@ pub enum FaultKind {
     ClockStep,
     /// The coordinator crashes, and restarts with its disk.
     CoordinatorCrash,
+    /// From its next update on, all changes of a worker at one clock are not finite, or too large to be added up. The
+    /// servers reject the update, and the run ends.
+    DivergedUpdate,
 }
 
 /// The step of a write at which a node crashes.
@@ -142,6 +146,7 @@ impl Fault {
         members::draw_lost_joiner(seed.child("lost joiner"), nodes, &mut faults);
         faults.extend(dead_links::draw(seed.child("dead links"), nodes));
         faults.extend(Self::draw_coordinator_crash(&mut seed.child("coordinator").random()));
+        faults.extend(diverged::draw(seed.child("diverged"), nodes));
         faults.sort_by_key(|fault| fault.at);
         blank::draw(seed.child("blank"), &mut faults);
 
@@ -302,7 +307,8 @@ impl Fault {
             let takes = self.kind.has_node()
                 && !(key == "worker"
                     && (matches!(self.kind, FaultKind::ClockStep | FaultKind::LostDisk)
-                        || self.server.is_some()));
+                        || self.server.is_some()))
+                && !(key == "server" && self.kind == FaultKind::DivergedUpdate);
             if !takes {
                 let expected = format!("no {key} for this {}", self.kind.name());
                 return Some((key, node.to_string(), expected));
@@ -317,6 +323,9 @@ impl Fault {
             matches!(self.kind, FaultKind::LostDisk | FaultKind::DiskFull | FaultKind::ClockStep);
         if names_none && needs_node {
             return Some(("server", "nothing".into(), "the affected node".into()));
+        }
+        if names_none && self.kind == FaultKind::DivergedUpdate {
+            return Some(("worker", "nothing".into(), "the worker of the update".into()));
         }
         let writes = match self.kind {
             FaultKind::Crash => !names_none,
@@ -346,6 +355,7 @@ impl FaultKind {
             Self::DiskFull => "disk-full",
             Self::ClockStep => "clock-step",
             Self::CoordinatorCrash => "coordinator-crash",
+            Self::DivergedUpdate => "diverged-update",
         }
     }
 
@@ -361,11 +371,14 @@ impl FaultKind {
 
     /// Whether it may name a node.
     fn has_node(self) -> bool {
-        matches!(self, Self::Crash | Self::LostDisk | Self::DiskFull | Self::ClockStep)
+        matches!(
+            self,
+            Self::Crash | Self::LostDisk | Self::DiskFull | Self::ClockStep | Self::DivergedUpdate
+        )
     }
 
     fn is_instantaneous(self) -> bool {
-        matches!(self, Self::Reset | Self::ClockStep | Self::LateJoin)
+        matches!(self, Self::Reset | Self::ClockStep | Self::LateJoin | Self::DivergedUpdate)
     }
 }
 

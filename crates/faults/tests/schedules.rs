@@ -23,6 +23,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use assert_cmd::Command;
 use gaia_config::ErrorLocation;
@@ -63,12 +64,35 @@ fn no_schedule_breaks_a_promise() {
     }
 }
 
-/// The hash of the commit that is checked out. Zeros if this is not a checkout.
+/// The hash of the commit that is checked out, or the checksum of the sources if this is not a checkout.
 fn commit() -> String {
     let root = env!("CARGO_MANIFEST_DIR");
     let git = std::process::Command::new("git").args(["-C", root, "rev-parse", "HEAD"]).output();
     let hash = git.ok().filter(|output| output.status.success());
-    hash.map_or_else(|| "0".repeat(40), |output| String::from_utf8_lossy(&output.stdout).into())
+    let hash = hash.map(|output| String::from_utf8_lossy(&output.stdout).into());
+    hash.unwrap_or_else(|| checksum_of_sources(&Path::new(root).join("..")))
+}
+
+/// The checksum of all Rust sources in a directory, with their order by path.
+fn checksum_of_sources(root: &Path) -> String {
+    let (mut folders, mut sources) = (vec![root.to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                sources.push(path);
+            }
+        }
+    }
+
+    sources.sort();
+    let mut checksum = crc32fast::Hasher::new();
+    for source in sources {
+        checksum.update(&std::fs::read(source).unwrap());
+    }
+    format!("{:08x}", checksum.finalize())
 }
 
 /// The first of the seeds that a commit runs and others do not: its hash decides which of 4 billion ranges they are.
@@ -82,6 +106,19 @@ fn each_commit_has_seeds_of_its_own() {
     let firsts = ["00000000", "00000001", "ffffffff"].map(first_seed_of);
     let half = SCHEDULES / 2;
     assert_eq!(firsts, [half, 2 * half, (1 << 32) * half]);
+}
+
+#[test]
+fn each_tree_outside_git_has_seeds_of_its_own() {
+    let tree = |text: &str| {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("src")).unwrap();
+        std::fs::write(root.path().join("src/lib.rs"), text).unwrap();
+        std::fs::write(root.path().join("notes.txt"), text.repeat(2)).unwrap();
+        first_seed_of(&checksum_of_sources(root.path()))
+    };
+    assert_eq!(tree("one"), tree("one"));
+    assert_ne!(tree("one"), tree("two"));
 }
 
 /// The checker that must catch each planted bug. Others may catch it, too.

@@ -84,7 +84,8 @@ pub enum Function {
 pub enum Floor {
     /// 0, as in the paper: where the value is 0, every residual other than 0 is significant.
     Zero,
-    /// The root mean square of the parameter's table.
+    /// The root mean square of the parameter's table. 0 in tables whose values have no scale in common: the weights of
+    /// features that are moved in coordinates of their own, and statistics.
     TableRms,
 }
 

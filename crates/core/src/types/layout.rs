@@ -31,6 +31,8 @@ pub struct ModelLayout {
     offsets: Vec<usize>,
     /// Tables that hold statistics instead of weights.
     statistics: BTreeSet<TableId>,
+    /// Tables whose rows have scales of their own.
+    unlike_rows: BTreeSet<TableId>,
     /// The shape of the tensor that each table is outside of a run. Empty where tables are no tensors of other shapes.
     shapes: Vec<Vec<usize>>,
     /// Tables of which workers hold the rows in hand alone, and the rules of their initial values.
@@ -55,8 +57,9 @@ impl ModelLayout {
         for table in &tables {
             offsets.push(offsets[offsets.len() - 1] + table.rows * table.width);
         }
-        let (statistics, shapes, sparse) = (BTreeSet::new(), Vec::new(), BTreeMap::new());
-        Self { tables, offsets, statistics, shapes, sparse }
+        let (statistics, unlike_rows) = (BTreeSet::new(), BTreeSet::new());
+        let (shapes, sparse) = (Vec::new(), BTreeMap::new());
+        Self { tables, offsets, statistics, unlike_rows, shapes, sparse }
     }
 
     /// The same model, whose tables are tensors of these shapes outside of a run, in the same order: in its file, and in the
@@ -98,6 +101,19 @@ impl ModelLayout {
     /// Whether a table holds statistics.
     pub fn is_statistics(&self, table: TableId) -> bool {
         self.statistics.contains(&table)
+    }
+
+    /// The same model, of which these tables have rows of different scales, such as the weights of features in
+    /// different units. How large the values of such a table are on the whole says nothing of one of them.
+    #[must_use]
+    pub fn with_unlike_rows(self, unlike_rows: impl IntoIterator<Item = TableId>) -> Self {
+        Self { unlike_rows: unlike_rows.into_iter().collect(), ..self }
+    }
+
+    /// Whether the values of a table may be measured against each other: the rows have one scale, and they are no
+    /// statistics.
+    pub fn has_one_scale(&self, table: TableId) -> bool {
+        !self.unlike_rows.contains(&table) && !self.is_statistics(table)
     }
 
     /// The same model, of which these tables are sparse: a worker holds those of their rows that it reads, and no others, so

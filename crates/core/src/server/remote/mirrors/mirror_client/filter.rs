@@ -11,7 +11,7 @@ use crate::significance::{Measure, Significance, TableCriteria, Take, rms};
 use crate::store::ShardStore;
 use crate::sync::{AspConfig, Floor, Function, Goal};
 use crate::types::{
-    Clock, Instant, Persist, Restorer, Saved, Saver, ShardLayout, StateError, Tightness,
+    Clock, Instant, Persist, Restorer, Saved, Saver, ShardLayout, StateError, TableId, Tightness,
 };
 
 #[derive(Debug)]
@@ -55,10 +55,12 @@ impl Filter {
         let factor = self.schedule.threshold_factor(self.config.decay, clock, learning_rate_factor);
         let threshold =
             self.tightness.of_threshold(self.config.threshold * factor) * f64::from(scale);
-        self.criteria = self.criteria_of(store.layout(), |range| {
+        let model = store.layout().model();
+        self.criteria = self.criteria_of(store.layout(), |table, range| {
             let floor = match (&self.measure, self.config.floor) {
                 (Measure::BuiltIn(Function::Progress), _) => rms(&progress[range]),
                 (Measure::BuiltIn(Function::Absolute), _) | (_, Floor::Zero) => 0.0,
+                (_, Floor::TableRms) if !model.has_one_scale(table) => 0.0,
                 (_, Floor::TableRms) => rms(&store.values()[range]),
             };
             (floor, threshold as f32)
@@ -70,15 +72,15 @@ impl Filter {
         &self.criteria
     }
 
-    /// The criteria of all tables. `bars` returns the floor and the threshold of a table's range.
+    /// The criteria of all tables. `bars` returns the floor and the threshold of a table with its range.
     fn criteria_of(
         &self,
         layout: &ShardLayout,
-        mut bars: impl FnMut(Range<usize>) -> (f32, f32),
+        mut bars: impl FnMut(TableId, Range<usize>) -> (f32, f32),
     ) -> Vec<TableCriteria<Measure>> {
         let tables = layout.model().table_ids().map(|table| {
             let range = layout.table_range(table);
-            let (floor, threshold) = bars(range.clone());
+            let (floor, threshold) = bars(table, range.clone());
             let (width, function) = (layout.width_of(table), self.measure.clone());
             TableCriteria { range, width, function, floor, threshold }
         });
@@ -125,7 +127,7 @@ impl Persist<&ShardLayout> for Filter {
         self.criteria = if bars.len() == 0 {
             Vec::new()
         } else {
-            self.criteria_of(layout, |_| bars.next().unwrap_or_default())
+            self.criteria_of(layout, |_, _| bars.next().unwrap_or_default())
         };
         Ok(())
     }
@@ -153,5 +155,33 @@ mod tests {
             let threshold = (config.threshold * expected) as f32;
             assert_eq!(filter.criteria()[0].threshold, threshold, "{reported:?}");
         }
+    }
+
+    #[test]
+    fn values_without_a_scale_in_common_are_not_measured_against_each_other() {
+        let table = |name: &str| TableLayout { name: name.into(), rows: 2, width: 2 };
+        let tables = ["alike", "unlike", "statistics"].map(table).to_vec();
+        let layout = ModelLayout::new(tables);
+        let layout = layout.with_unlike_rows([TableId(1)]).with_statistics([TableId(2)]);
+        let layout = Arc::new(layout);
+        let mut model = Model::zeros(layout.clone());
+        for table in layout.table_ids() {
+            model.table_mut(table).fill(3.0);
+        }
+        let store = ShardStore::new(ShardLayout::all(&layout, 1).remove(0), &model);
+        let floors = |floor, function| {
+            let config = AspConfig { floor, function, ..AspConfig::default() };
+            let schedule = Schedule {
+                learning_rate_factor: Box::new(|_| 1.0),
+                clocks_per_pass: 1,
+                momentum: 0.0,
+            };
+            let mut filter = Filter::new(&config, None, Arc::new(schedule));
+            filter.on_clock(Clock(0), None, 1.0, &[2.0; 12], &store);
+            filter.criteria().iter().map(|one| one.floor).collect::<Vec<_>>()
+        };
+        assert_eq!(floors(Floor::TableRms, Function::Relative), [3.0, 0.0, 0.0]);
+        assert_eq!(floors(Floor::Zero, Function::Relative), [0.0; 3]);
+        assert_eq!(floors(Floor::TableRms, Function::Progress), [2.0; 3]);
     }
 }

@@ -141,6 +141,13 @@ struct SparseDescent {
     statistics: InputStatistics,
 }
 
+/// How many workers have a feature in their batches.
+#[derive(Clone, Copy)]
+struct SeenBy {
+    workers: usize,
+    batch: usize,
+}
+
 /// The gradient of a batch.
 struct Gradient {
     /// With respect to the weight of each feature that the batch has.
@@ -173,7 +180,8 @@ impl LogisticRegression {
         }
         let layout = ModelLayout::new(tables);
         let statistics: Vec<TableId> = layout.table_ids().skip(ADAPTED).collect();
-        let layout = Arc::new(layout.with_statistics(statistics));
+        let scaled = config.optimizer.is_adaptive().then_some(WEIGHTS);
+        let layout = Arc::new(layout.with_statistics(statistics).with_unlike_rows(scaled));
         let summary = format!(
             "logistic regression on {data}: {train_total} examples and {test_total} held out, {} features",
             train.width,
@@ -321,21 +329,28 @@ impl SparseDescent {
     ) -> Vec<TableDeltas> {
         let inputs = self.input_rows();
         let standards = self.standards(model, &inputs, own.as_deref());
-        let Self { shared, adaptive, rows, examples_ratio, .. } = self;
+        let share = (1.0 / self.examples_ratio) as f32;
+        let seen_by =
+            SeenBy { workers: self.shared.examples.workers(), batch: self.shared.config.batch };
+        let shares: Vec<f32> =
+            standards.iter().map(|standard| share * seen_by.factor(standard.presence)).collect();
+        let Self { shared, adaptive, rows, .. } = self;
         let adaptive = adaptive.as_mut().expect("an optimizer that adapts");
-        let share = (1.0 / *examples_ratio) as f32;
 
         let (mut weights, mut bias) = (gradient.weights, [gradient.bias]);
         to_standard(&standards, &bias, &mut weights);
         let of_rows: Vec<f32> =
             rows.iter().map(|&row| model.table(WEIGHT_SQUARES)[row as usize]).collect();
         let place = |at: usize| rows[at] as usize;
-        let weight_squares = adaptive.direct(0, place, clock, &mut weights, &of_rows, share);
+        let weight_squares = adaptive.direct(0, place, clock, &mut weights, &of_rows, &shares);
         let of_bias = model.table(BIAS_SQUARES);
-        let bias_squares = adaptive.direct(1, |at| at, clock, &mut bias, of_bias, share);
+        let bias_squares = adaptive.direct(1, |at| at, clock, &mut bias, of_bias, &[share]);
 
-        let scale = -(shared.schedule.rate(clock) as f32) * share;
-        weights.iter_mut().chain(&mut bias).for_each(|step| *step *= scale);
+        let rate = shared.schedule.rate(clock) as f32;
+        let directions = weights.iter_mut().chain(&mut bias);
+        directions
+            .zip(shares.iter().chain([&share]))
+            .for_each(|(step, share)| *step *= -rate * share);
         from_standard(&standards, &mut weights, &mut bias);
 
         vec![
@@ -351,6 +366,20 @@ impl SparseDescent {
     fn standards(&self, model: &Model, inputs: &[u32], own: Option<&[f32]>) -> Vec<Standard> {
         let rows = inputs.iter().flat_map(|&row| model.row(INPUTS, row as usize));
         Standard::of_all(rows.copied().collect(), own, self.shared.config.regularization)
+    }
+}
+
+impl SeenBy {
+    /// What a worker's share of a feature's step is times its share of the examples, where so large a share of the
+    /// examples has the feature.
+    ///
+    /// Steps of the workers whose batches have it add up to about one. Where most batches have it, that is 1. A feature
+    /// that is in no other batch is moved by one worker alone. All workers have the same factor: what one of few
+    /// examples adds counts no more than in the objective.
+    fn factor(self, presence: f32) -> f32 {
+        let alone = 1.0 / self.workers.max(1) as f32;
+        let others = 1.0 - (1.0 - presence.min(1.0)).powf(self.batch as f32);
+        1.0 / (alone + (1.0 - alone) * others)
     }
 }
 
@@ -578,3 +607,21 @@ const EVALUATION_CHUNK: usize = 4096;
 
 /// Two for the margin, four for the gradient and its regularisation.
 const FLOPS_PER_ENTRY: f64 = 6.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_a_feature_add_up_to_one_over_the_workers_that_have_it() {
+        let close = |presence, batch, expected: f32| {
+            let found = SeenBy { workers: 8, batch }.factor(presence);
+            assert!((found / expected - 1.0).abs() < 1e-3, "{presence} {batch}: {found}");
+        };
+        close(1.0, 4, 1.0);
+        close(0.5, 64, 1.0);
+        close(1e-6, 4, 8.0);
+        // Half of the batches have it: of the seven others three and a half.
+        close(0.5, 1, 8.0 / 4.5);
+    }
+}

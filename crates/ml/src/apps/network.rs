@@ -410,7 +410,7 @@ impl GradientDescent {
         for table in 0..moved {
             let squares = model.table(squares_of(table, moved));
             let gradient = &mut deltas.tables[table].values;
-            let change = adaptive.direct(table, |at| at, clock, gradient, squares, share);
+            let change = adaptive.direct(table, |at| at, clock, gradient, squares, &[share]);
             gradient.iter_mut().for_each(|direction| *direction *= scale);
             deltas.tables.push(TableDeltas::all(change));
         }
@@ -453,7 +453,8 @@ fn layout(
     let all = layers.iter().cloned().chain(layers.iter().map(squares)).chain(inputs);
     let layout = ModelLayout::new(all.collect());
     let statistics: Vec<TableId> = layout.table_ids().skip(layers.len()).collect();
-    Arc::new(layout.with_statistics(statistics))
+    let scaled = standardized.map(|(weights, _)| weights);
+    Arc::new(layout.with_statistics(statistics).with_unlike_rows(scaled))
 }
 
 impl InputStatistics {

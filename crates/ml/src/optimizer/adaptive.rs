@@ -31,9 +31,13 @@ impl Adaptive {
     /// squares. `squares` are those of the model, `place` gives the parameter that a derivative is of, and `share` is that
     /// of the worker's examples.
     ///
-    /// No direction is longer than 1. With AdaGrad that follows, since the worker's own square counts beside those of the
-    /// model, except of derivatives whose squares are too large for single precision. Of Adam it is the bound of Kingma and Ba (section 2.1) for these weights of means and squares. It has to be
-    /// enforced here, since squares that servers have rounded may be too small, or below 0.
+    /// `shares` are those of the worker in each parameter's step, the same all over if there is one. With AdaGrad no
+    /// direction is longer than 1, since the worker's own square counts beside those of the model, except of
+    /// derivatives whose squares are too large for single precision. With Adam none is longer than 1 ÷ √share. That is
+    /// the bound of Kingma and Ba (section 2.1) for these weights of means and squares, where of the squares only the
+    /// worker's share is its own. It has to be enforced here, since squares that servers have rounded may be too small,
+    /// or below 0. A shorter one would cut the gradients of workers that differ from the others, as those with labels
+    /// of their own do, and so lead elsewhere.
     pub(crate) fn direct(
         &mut self,
         table: usize,
@@ -41,13 +45,13 @@ impl Adaptive {
         clock: Clock,
         gradient: &mut [f32],
         squares: &[f32],
-        share: f32,
+        shares: &[f32],
     ) -> Vec<f32> {
         assert_eq!(gradient.len(), squares.len());
-        let both = gradient.iter_mut().zip(squares);
+        let both = gradient.iter_mut().zip(squares).zip(shares.iter().cycle());
         match &mut self.rule {
             Rule::Adagrad => both
-                .map(|(gradient, sum)| {
+                .map(|((gradient, sum), share)| {
                     let square = square(*gradient);
                     let direction = *gradient / ((sum.max(0.0) + square).sqrt() + TINY);
                     *gradient = direction.clamp(-1.0, 1.0);
@@ -58,7 +62,7 @@ impl Adaptive {
                 let means = &mut means[table];
                 let (first, second) = (seen(ADAM_MEAN, clock), seen(ADAM_SQUARES, clock));
                 both.enumerate()
-                    .map(|(at, (gradient, squares))| {
+                    .map(|(at, ((gradient, squares), share))| {
                         let square = square(*gradient);
                         let change = ADAM_SQUARES * (square - squares);
                         let mean = &mut means[place(at)];
@@ -67,7 +71,8 @@ impl Adaptive {
                             + ADAM_SQUARES * square)
                             / second)
                             .sqrt();
-                        *gradient = (*mean / first / (root + TINY)).clamp(-1.0, 1.0);
+                        let longest = share.min(1.0).sqrt().recip();
+                        *gradient = (*mean / first / (root + TINY)).clamp(-longest, longest);
                         share * change
                     })
                     .collect()
@@ -133,7 +138,7 @@ mod tests {
         let step = |(clock, gradient): (usize, &f32)| {
             let mut direction = [*gradient];
             let clock = Clock(clock as u64);
-            let change = adaptive.direct(0, |at| at, clock, &mut direction, &squares, share);
+            let change = adaptive.direct(0, |at| at, clock, &mut direction, &squares, &[share]);
             squares[0] += change[0];
             direction[0]
         };
@@ -183,10 +188,31 @@ mod tests {
             let mut adaptive = Adaptive::new(optimizer, [1].into_iter()).expect("it divides");
             for (clock, gradient) in [(10, 1.0), (11, 1e-6), (12, 0.0)] {
                 let mut direction = [gradient];
-                adaptive.direct(0, |at| at, Clock(clock), &mut direction, &[-1e-3], 1.0);
+                adaptive.direct(0, |at| at, Clock(clock), &mut direction, &[-1e-3], &[1.0]);
                 assert!(direction[0].abs() <= 1.0, "{optimizer:?}: {}", direction[0]);
             }
         }
+    }
+
+    /// Of four workers one has gradients of 3 and three of −1, which cancel.
+    #[test]
+    fn gradients_that_cancel_over_workers_give_directions_that_cancel_in_the_long_run() {
+        let gradients = [3.0, -1.0, -1.0, -1.0];
+        let mut workers =
+            gradients.map(|_| Adaptive::new(Optimizer::Adam, [1].into_iter()).expect("it divides"));
+        let (mut squares, mut sum) = (0.0, 0.0);
+        for clock in (0..400).map(Clock) {
+            sum = 0.0;
+            let mut change = 0.0;
+            for (worker, gradient) in workers.iter_mut().zip(gradients) {
+                let mut direction = [gradient];
+                change += worker.direct(0, |at| at, clock, &mut direction, &[squares], &[0.25])[0];
+                sum += direction[0];
+            }
+            squares += change;
+        }
+        assert!((squares - 3.0_f32).abs() < 0.2, "{squares}");
+        assert!(sum.abs() < 0.1, "{sum}");
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(crate) struct InputStatistics {
 pub(crate) struct Standard {
     pub(crate) center: f32,
     pub(crate) scale: f32,
+    /// The share of examples that have the feature.
+    pub(crate) presence: f32,
 }
 
 impl InputStatistics {
@@ -69,7 +71,7 @@ impl Standard {
     pub(crate) fn of(row: &[f32], examples: f32, curvature: f64) -> Self {
         let [present, sum, squares] = [row[0], row[1], row[2]].map(f64::from);
         if present <= 0.0 {
-            return Self { center: 0.0, scale: 1.0 };
+            return Self { center: 0.0, scale: 1.0, presence: 0.0 };
         }
 
         let examples = f64::from(examples).max(present);
@@ -81,7 +83,7 @@ impl Standard {
             if is_centered { (mean, variance) } else { (0.0, squares / present) };
         let scale = (square + 4.0 * curvature).sqrt();
         let scale = if scale > 0.0 { scale as f32 } else { 1.0 };
-        Self { center: center as f32, scale }
+        Self { center: center as f32, scale, presence: (present / examples) as f32 }
     }
 }
 

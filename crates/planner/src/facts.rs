@@ -119,11 +119,10 @@ fn alone(
     Ok(copy)
 }
 
-/// Adds changes to a model. Those of statistics are not scaled: they lie between values.
+/// Adds changes to a model. Those of statistics are a worker's part of what all add to them, as those of weights are.
 fn add(deltas: &Deltas, scale: f32, model: &mut Model) {
     let layout = model.layout().clone();
     for ((id, shape), table) in layout.table_ids().zip(layout.tables()).zip(&deltas.tables) {
-        let scale = if layout.is_statistics(id) { 1.0 } else { scale };
         let mut values = table.values.iter();
         let mut add_row = |row: usize| {
             let places = model.row_mut(id, row).iter_mut().zip(values.by_ref());
@@ -140,3 +139,23 @@ fn add(deltas: &Deltas, scale: f32, model: &mut Model) {
 pub(crate) const DENSE: f64 = 0.9;
 /// The clocks that a copy trains alone.
 const CLOCKS: u64 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gaia_core::types::{ModelLayout, TableDeltas, TableId, TableLayout};
+
+    /// The squares of a data center that trains alone would else be too small, and its steps too long.
+    #[test]
+    fn statistics_of_a_copy_alone_are_scaled_as_its_weights_are() {
+        let table = |name: &str| TableLayout { name: name.into(), rows: 2, width: 1 };
+        let layout = ModelLayout::new(["weights", "weights.squares"].map(table).to_vec());
+        let layout = Arc::new(layout.with_statistics([TableId(1)]));
+        let mut model = Model::zeros(layout);
+        let tables =
+            vec![TableDeltas::all(vec![1.0, 2.0]), TableDeltas::listed(vec![1], vec![4.0])];
+        add(&Deltas { tables }, 3.0, &mut model);
+        assert_eq!(model.table(TableId(0)), [3.0, 6.0]);
+        assert_eq!(model.table(TableId(1)), [0.0, 12.0]);
+    }
+}

@@ -112,8 +112,11 @@ fn convolution(_: &mut Criterion) {
         ("1×8×8", Shape { channels: 1, height: 8, width: 8 }, [16, 32]),
     ] {
         for batch in [8, 32] {
-            let config =
-                ConvolutionalNetworkConfig { filters: filters.into(), batch, ..Default::default() };
+            let config = ConvolutionalNetworkConfig {
+                filters: filters.into(),
+                batch: Some(batch),
+                ..Default::default()
+            };
             let examples = DenseExamples {
                 class_names: None,
                 shape,

@@ -15,6 +15,7 @@ use gaia_ml::apps::{
 };
 use gaia_ml::config::Split;
 use gaia_ml::divided::Divided;
+use gaia_ml::optimizer::Optimizer;
 use homes::homes;
 use real_data::real_data;
 
@@ -70,7 +71,11 @@ fn a_convolutional_network_finds_patterns_that_a_linear_model_does_not() {
 
 #[test]
 fn logistic_regression_comes_near_the_planted_weights() {
-    let config = LogisticRegressionConfig { learning_rate: Some(5.0), ..Default::default() };
+    let config = LogisticRegressionConfig {
+        optimizer: Optimizer::Sgd,
+        learning_rate: Some(5.0),
+        ..Default::default()
+    };
     let generator = &config.data.synthetic;
     let best = gaia_data::synthetic::planted(generator, 0.1, generator_seed()).best_accuracy;
     let reached = train(&AppConfig::LogisticRegression(config), &[2, 2, 2], 200);
@@ -79,9 +84,10 @@ fn logistic_regression_comes_near_the_planted_weights() {
 
 #[test]
 fn momentum_reaches_the_same_place() {
+    let plain = SoftmaxRegressionConfig { optimizer: Optimizer::Sgd, ..Default::default() };
     let config =
-        SoftmaxRegressionConfig { momentum: 0.9, learning_rate: Some(0.05), ..Default::default() };
-    let [plain, config] = [Default::default(), config].map(AppConfig::SoftmaxRegression);
+        SoftmaxRegressionConfig { momentum: 0.9, learning_rate: Some(0.05), ..plain.clone() };
+    let [plain, config] = [plain, config].map(AppConfig::SoftmaxRegression);
     assert_eq!([&plain, &config].map(|config| build(config, &[1]).momentum()), [0.0, 0.9]);
     let plain = train(&plain, &[2, 2, 2], 200);
     let moved = train(&config, &[2, 2, 2], 200);

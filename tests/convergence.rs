@@ -52,7 +52,7 @@ fn matrix_factorization_reaches_its_target() {
 #[test]
 fn softmax_regression_reaches_its_target() {
     let data = "data.synthetic = {examples = 3000, features = 20, classes = 5}";
-    check(&format!("kind = 'softmax-regression', {data}"), 0.39);
+    check(&format!("kind = 'softmax-regression', optimizer = 'sgd', {data}"), 0.39);
 }
 
 #[test]
@@ -71,7 +71,8 @@ fn a_convolutional_network_reaches_its_target() {
 #[test]
 fn logistic_regression_reaches_its_target() {
     let data = "data.synthetic = {examples = 3000}";
-    check(&format!("kind = 'logistic-regression', batch = 32, learning_rate = 2.0, {data}"), 0.42);
+    let steps = "optimizer = 'sgd', batch = 32, learning_rate = 2.0";
+    check(&format!("kind = 'logistic-regression', {steps}, {data}"), 0.42);
 }
 
 #[test]

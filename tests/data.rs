@@ -622,7 +622,10 @@ fn an_example_counts_once_wherever_it_is() {
     }
     let at = |name: &str| folder.path().join(name).display().to_string();
     let logistic = |name: &str, workers: &[usize]| {
-        let keys = format!("batch = 64\ndata = {{ source = 'libsvm', path = '{}' }}", at(name));
+        let keys = format!(
+            "optimizer = 'sgd'\nbatch = 64\ndata = {{ source = 'libsvm', path = '{}' }}",
+            at(name)
+        );
         first_step(&*build_app("logistic-regression", &keys, workers).expect("files"), workers)
     };
     assert_close(&logistic("{dc}", &[2, 1]), &logistic("all", &[1]));
@@ -639,7 +642,9 @@ fn an_example_counts_once_wherever_it_is() {
         copy_folder(&one, &images.path().join(part));
     }
     let at = |name: &str| images.path().join(name).display().to_string();
-    let keys = |data: String| format!("batch = 64\ndata = {{ source = 'idx', {data} }}");
+    let keys = |data: String| {
+        format!("optimizer = 'sgd'\nbatch = 64\ndata = {{ source = 'idx', {data} }}")
+    };
     let softmax = |data: String, workers: &[usize]| {
         let app = build_app("softmax-regression", &keys(data), workers).expect("folders");
         first_step(&*app, workers)

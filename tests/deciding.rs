@@ -71,13 +71,13 @@ const SCENARIOS: [Scenario; 12] = [
         data.synthetic = {users = 60000, items = 15000, ratings = 150000, rank = 4}", 15000.0, "gaia-2016-ss", 0.5),
     scenario("factorisation", "kind = 'matrix-factorization', rank = 32, row_step_max = 0.5, clocks_per_pass = 20, \
         data.synthetic = {users = 2000, items = 1000, ratings = 60000, rank = 4}", 500.0, "gaia-2016-ec2-all", 0.05),
-    scenario("regression", "kind = 'logistic-regression', batch = 32, learning_rate = 5.0, \
+    scenario("regression", "kind = 'logistic-regression', optimizer = 'sgd', batch = 32, learning_rate = 5.0, \
         data.synthetic = {examples = 6000, features = 10000}", 128.0, "three-regions", 1.0),
-    scenario("regression", "kind = 'logistic-regression', batch = 32, learning_rate = 20.0, \
+    scenario("regression", "kind = 'logistic-regression', optimizer = 'sgd', batch = 32, learning_rate = 20.0, \
         data.synthetic = {examples = 6000, features = 1000000}", 128.0, "three-regions", 0.001),
-    scenario("regression", "kind = 'logistic-regression', batch = 32, learning_rate = 10.0, \
+    scenario("regression", "kind = 'logistic-regression', optimizer = 'sgd', batch = 32, learning_rate = 10.0, \
         data.synthetic = {examples = 6000, features = 100000}", 128.0, "gaia-2016-ss", 0.001),
-    scenario("regression", "kind = 'logistic-regression', batch = 32, learning_rate = 5.0, \
+    scenario("regression", "kind = 'logistic-regression', optimizer = 'sgd', batch = 32, learning_rate = 5.0, \
         data.synthetic = {examples = 6000, features = 10000}", 128.0, "gaia-2016-ec2-all", 0.005),
 ];
 
@@ -99,11 +99,11 @@ const HELD_OUT: [Scenario; 9] = [
         data.synthetic = {users = 5000, items = 2500, ratings = 50000, rank = 4}", 1000.0, "gaia-2016-ec2-all", 0.1),
     scenario("factorisation", "kind = 'matrix-factorization', rank = 50, row_step_max = 0.5, clocks_per_pass = 30, \
         data.synthetic = {users = 16000, items = 6000, ratings = 120000, rank = 4}", 3000.0, "three-regions", 0.02),
-    scenario("regression", "kind = 'logistic-regression', batch = 16, learning_rate = 8.0, \
+    scenario("regression", "kind = 'logistic-regression', optimizer = 'sgd', batch = 16, learning_rate = 8.0, \
         data.synthetic = {examples = 5000, features = 60000}", 64.0, "three-regions", 0.01),
-    scenario("regression", "kind = 'logistic-regression', batch = 64, learning_rate = 4.0, \
+    scenario("regression", "kind = 'logistic-regression', optimizer = 'sgd', batch = 64, learning_rate = 4.0, \
         data.synthetic = {examples = 6000, features = 5000}", 400.0, "gaia-2016-ss", 0.005),
-    scenario("regression", "kind = 'logistic-regression', batch = 24, learning_rate = 6.0, \
+    scenario("regression", "kind = 'logistic-regression', optimizer = 'sgd', batch = 24, learning_rate = 6.0, \
         data.synthetic = {examples = 5000, features = 30000}", 100.0, "gaia-2016-ec2-all", 0.01),
 ];
 

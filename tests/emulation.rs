@@ -25,6 +25,7 @@ use gaia_core::types::{
 };
 use gaia_driver::{Outcome, RunError, RunOptions, run_with};
 use gaia_ml::apps::{AppConfig, ImageSource, SoftmaxRegressionConfig};
+use gaia_ml::optimizer::Optimizer;
 use gaia_telemetry::{Observer, Progress};
 use real_data::real_data;
 
@@ -255,7 +256,11 @@ fn no_data_center_is_further_ahead_than_its_staleness() {
 #[test]
 fn handwritten_digits_are_recognised_as_well_over_the_wan_as_on_the_lan() {
     let Some(path) = real_data("mnist") else { return };
-    let mut config = SoftmaxRegressionConfig { batch: 64, ..Default::default() };
+    let mut config = SoftmaxRegressionConfig {
+        optimizer: Optimizer::Sgd,
+        batch: Some(64),
+        ..Default::default()
+    };
     config.data.source = ImageSource::Idx;
     config.data.path = Some(path);
     let mut plan = plan(triangle(20.0, 30), RemoteSync::Asp(Default::default()));

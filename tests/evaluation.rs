@@ -91,7 +91,8 @@ fn under_bsp_the_objective_at_home_is_that_everywhere() {
 fn copies_that_drift_apart_look_better_at_home_than_everywhere() {
     let run = |place: &str| {
         let outcome = run(&[
-            "app={kind = 'softmax-regression', data.split = 'by-label', data.synthetic.examples = 3000}",
+            "app={kind = 'softmax-regression', optimizer = 'sgd', data.split = 'by-label', \
+             data.synthetic.examples = 3000}",
             "sync.remote={model = 'asp', threshold = 1000.0}",
             "stop.clocks=40",
             &format!("evaluate={{every = 5, where = '{place}'}}"),

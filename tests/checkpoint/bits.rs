@@ -13,16 +13,16 @@ const APPS: [(&str, &str); 8] = [
     ),
     (
         "logistic regression",
-        "[app]\nkind = \"logistic-regression\"\nbatch = 16\ndata.synthetic.examples = 600",
+        "[app]\nkind = \"logistic-regression\"\noptimizer = \"sgd\"\nbatch = 16\ndata.synthetic.examples = 600",
     ),
     (
         "softmax regression with momentum",
-        "[app]\nkind = \"softmax-regression\"\nbatch = 8\nmomentum = 0.8\n\
+        "[app]\nkind = \"softmax-regression\"\noptimizer = \"sgd\"\nbatch = 8\nmomentum = 0.8\n\
          data.synthetic = { classes = 3, features = 12, examples = 400, separation = 3.5 }",
     ),
     (
         "perceptron",
-        "[app]\nkind = \"perceptron\"\nhidden = [6]\nbatch = 8\nmomentum = 0.5\n\
+        "[app]\nkind = \"perceptron\"\noptimizer = \"sgd\"\nhidden = [6]\nbatch = 8\nmomentum = 0.5\n\
          data.synthetic = { classes = 3, features = 6, hidden = 4, examples = 400, label_noise = 0.0 }",
     ),
     (

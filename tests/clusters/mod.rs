@@ -14,10 +14,11 @@ use gaia_core::sync::{LocalSync, RemoteSync};
 use gaia_core::topology::{DataCenter, Deployment, Group, Topology, WanLink};
 use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, UsdPerGb};
 use gaia_ml::apps::{AppConfig, SoftmaxRegressionConfig};
+use gaia_ml::optimizer::Optimizer;
 
 /// An emulated run of softmax regression over made-up data: 10 ms a clock, 50 clocks.
 pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
-    let mut app = SoftmaxRegressionConfig::default();
+    let mut app = SoftmaxRegressionConfig { optimizer: Optimizer::Sgd, ..Default::default() };
     app.data.synthetic.examples = 3_000;
     let data_centers = topology.data_centers.len();
     Plan {

@@ -22,6 +22,7 @@ use gaia_ml::layers::{
     Backward, Convolution, Dense, Flatten, Forward, GroupNormalization, Layer, MaxPooling,
     Rectifier, Room,
 };
+use gaia_ml::optimizer::Optimizer;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
@@ -29,7 +30,8 @@ use rand::seq::SliceRandom;
 fn softmax_regression_descends_its_gradient() {
     let data = dense(60, 7, 4);
     let config = SoftmaxRegressionConfig {
-        batch: 20,
+        batch: Some(20),
+        optimizer: Optimizer::Sgd,
         learning_rate: Some(RATE),
         learning_rate_decay: Some(RateDecay::None),
         weight_decay: 0.3,
@@ -45,7 +47,8 @@ fn perceptrons_descend_their_gradient() {
         let data = dense(60, 7, 3);
         let config = PerceptronConfig {
             hidden: hidden.clone(),
-            batch: 20,
+            batch: Some(20),
+            optimizer: Optimizer::Sgd,
             learning_rate: Some(RATE),
             learning_rate_decay: Some(RateDecay::None),
             weight_decay: 0.1,
@@ -76,7 +79,8 @@ fn convolutional_networks_descend_their_gradient() {
             normalization,
             groups: 2,
             hidden,
-            batch: 2,
+            batch: Some(2),
+            optimizer: Optimizer::Sgd,
             learning_rate: Some(RATE),
             learning_rate_decay: Some(RateDecay::None),
             momentum: 0.0,
@@ -98,7 +102,8 @@ fn logistic_regression_descends_its_gradient() {
         data.push(&columns, &values, if random.random_bool(0.5) { 1.0 } else { -1.0 });
     }
     let config = LogisticRegressionConfig {
-        batch: 20,
+        batch: Some(20),
+        optimizer: Optimizer::Sgd,
         learning_rate: Some(RATE),
         learning_rate_decay: Some(RateDecay::None),
         regularization: 0.2,

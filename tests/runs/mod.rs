@@ -12,6 +12,7 @@ seed = 7
 
 [app]
 kind = "logistic-regression"
+optimizer = "sgd"
 batch = 32
 learning_rate = 5.0
 

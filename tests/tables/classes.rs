@@ -79,7 +79,8 @@ fn a_class_that_a_data_center_lacks_has_the_same_number_everywhere() {
     };
     write("dc-0.csv", &|class| class != 1);
     write("dc-1.csv", &|class| class != 0);
-    let app = build(DENSE, &keys("csv", &folder.at("{dc}.csv"), ""), &[1, 1]).unwrap();
+    let keys = keys("csv", &folder.at("{dc}.csv"), "") + "\noptimizer = 'sgd'";
+    let app = build(DENSE, &keys, &[1, 1]).unwrap();
     assert!(app.describe().starts_with("softmax regression 1-3 "), "{}", app.describe());
 
     // The bias of a class goes up where it is and down where it is not.

@@ -9,10 +9,13 @@ fn every_application_leaves_its_tables_and_what_predictions_need() {
     let bench = Bench::new();
     let expected: [(&[&str], &[&str]); 6] = [
         (&["items", "users"], &["items.names", "mean", "users.names"]),
-        (&["bias0", "weights0"], &["classes", "input.shape"]),
+        (
+            &["bias0", "bias0.squares", "inputs", "weights0", "weights0.squares"],
+            &["classes", "input.shape"],
+        ),
         (&["bias0", "bias1", "weights0", "weights1"], &["classes", "input.shape"]),
         (&["bias0", "bias1", "weights0", "weights1"], &["classes", "input.shape"]),
-        (&["bias", "weights"], &[]),
+        (&["bias", "bias.squares", "inputs", "weights", "weights.squares"], &[]),
         (&["topics", "word-topic"], &[]),
     ];
     for ((kind, keys), (tables, attachments)) in APPS.into_iter().zip(expected) {

@@ -204,16 +204,22 @@ impl OwnData {
                 Arc::new(ratings::build(&config, parts(places, local), &name)?)
             }
             (AppConfig::SoftmaxRegression(config), Local::Images(local)) => {
-                let (images, features) =
-                    images::gathered(parts(places, local), &config.data.declared, config.batch)?;
+                let (images, features) = images::gathered(
+                    parts(places, local),
+                    &config.data.declared,
+                    config.batch_max(),
+                )?;
                 let train = &images.train;
                 check_parameters("data", "this large", train.width() * train.classes)?;
                 let network = softmax_regression(&config, images, seed, &name);
                 Arc::new(network.with_feature_names(features))
             }
             (AppConfig::Perceptron(config), Local::Images(local)) => {
-                let (images, features) =
-                    images::gathered(parts(places, local), &config.data.declared, config.batch)?;
+                let (images, features) = images::gathered(
+                    parts(places, local),
+                    &config.data.declared,
+                    config.batch_max(),
+                )?;
                 let mut inputs = images.train.width();
                 let mut parameters = 0_usize;
                 for &units in config.hidden.iter().chain([&images.train.classes]) {
@@ -225,8 +231,11 @@ impl OwnData {
                 Arc::new(network.with_feature_names(features))
             }
             (AppConfig::ConvolutionalNetwork(config), Local::Images(local)) => {
-                let (images, features) =
-                    images::gathered(parts(places, local), &config.data.declared, config.batch)?;
+                let (images, features) = images::gathered(
+                    parts(places, local),
+                    &config.data.declared,
+                    config.batch_max(),
+                )?;
                 config.check_shape(images.train.shape)?;
                 let parameters = config.parameters(images.train.shape, images.train.classes);
                 check_parameters("filters", format!("{:?}", config.filters), parameters)?;

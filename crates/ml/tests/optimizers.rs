@@ -59,8 +59,11 @@ fn where_workers_see_other_labels_adaptive_steps_lead_to_the_same_place() {
 
 #[test]
 fn the_first_pass_counts_each_example_once_and_no_later_one_does() {
-    let config =
-        LogisticRegressionConfig { optimizer: Optimizer::Adagrad, batch: 7, ..Default::default() };
+    let config = LogisticRegressionConfig {
+        optimizer: Optimizer::Adagrad,
+        batch: Some(7),
+        ..Default::default()
+    };
     let app = LogisticRegression::new(config, divided(&sparse(), false), "");
     let first_pass = (EXAMPLES / WORKERS).div_ceil(7) as u64;
     let statistics = |clocks| trained(&app, clocks).table(TableId(4)).to_vec();

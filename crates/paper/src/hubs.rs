@@ -62,7 +62,7 @@ mod tests {
 
     const TEXT: &str = r#"
         name = "toy"
-        app = { kind = "softmax-regression" }
+        app = { kind = "softmax-regression", optimizer = "sgd" }
         sync.remote = { model = "asp", overlay = "tree" }
         compute = { clock_overhead = "1 s" }
         stop = { clocks = 1 }

@@ -135,7 +135,7 @@ pub(crate) fn build(
     for examples in [&mut all.train, &mut all.test] {
         (examples.width, examples.class_names) = (width, class_names.clone());
     }
-    check_batch(&all, config.batch)?;
+    check_batch(&all, config.batch_max())?;
     Ok(LogisticRegression::new(config.clone(), all, name).with_feature_names(features))
 }
 

@@ -8,7 +8,7 @@ use crate::config::{DataConfig, RateDecay, Split, count, fits, within};
 use crate::divided::Divided;
 use crate::examples::{DenseExamples, Shape};
 use crate::layers::Builder;
-use crate::optimizer::{DefaultRates, Optimizer, steps};
+use crate::optimizer::{Defaults, Optimizer, steps};
 use gaia_core::types::Seed;
 
 /// Settings of `kind = "convolutional-network"`.
@@ -31,8 +31,9 @@ pub struct ConvolutionalNetworkConfig {
     pub groups: usize,
     /// Units of each hidden dense layer; may be empty.
     pub hidden: Vec<usize>,
-    /// Examples of each worker in each clock.
-    pub batch: usize,
+    /// Examples of each worker in each clock. Left out, 32; with an adaptive optimizer at most an eighth of a worker's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<usize>,
     /// Which steps follow from gradients: `sgd`, `adagrad` or `adam`.
     pub optimizer: Optimizer,
     /// The learning rate η₀ of the mean gradient over all workers' batches, above 0 and at most 100. Left out, it is that of
@@ -140,7 +141,7 @@ pub fn convolutional_network(
 
 steps!(
     ConvolutionalNetworkConfig,
-    DefaultRates { sgd: 0.2, adagrad: 0.1, adam: 0.01, reach: None }
+    Defaults { batch: 32, sgd: 0.2, adagrad: 0.1, adam: 0.01, reach: None }
 );
 
 impl Default for ConvolutionalNetworkConfig {
@@ -152,8 +153,8 @@ impl Default for ConvolutionalNetworkConfig {
             normalization: Normalization::None,
             groups: 4,
             hidden: vec![32],
-            batch: 32,
-            optimizer: Optimizer::default(),
+            batch: None,
+            optimizer: Optimizer::Sgd,
             learning_rate: None,
             learning_rate_decay: None,
             learning_rate_clocks: None,
@@ -262,7 +263,6 @@ impl ConvolutionalNetworkConfig {
 
     fn training(&self) -> Training {
         Training {
-            batch: self.batch,
             steps: self.steps(),
             momentum: self.momentum,
             weight_decay: self.weight_decay,

@@ -26,8 +26,8 @@ use crate::divided::Divided;
 use crate::examples::SparseExamples;
 use crate::kernels::vector::{softplus, square_norm};
 use crate::optimizer::{
-    Adaptive, DefaultRates, InputStatistics, Optimizer, STATISTICS, Schedule, Standard,
-    from_standard, steps, to_standard,
+    Adaptive, Defaults, InputStatistics, Optimizer, STATISTICS, Schedule, Standard, from_standard,
+    steps, to_standard,
 };
 use crate::pieces::sum;
 use crate::trivial::class_frequencies;
@@ -42,12 +42,13 @@ use gaia_core::types::{
 
 /// Settings of `kind = "logistic-regression"`.
 ///
-/// The defaults were chosen on a9a with 3 to 22 workers.
+/// The defaults of `sgd` were chosen on a9a with 3 to 22 workers, and those of the others on data of many kinds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogisticRegressionConfig {
-    /// Examples of each worker in each clock.
-    pub batch: usize,
+    /// Examples of each worker in each clock. Left out, 64; with an adaptive optimizer at most an eighth of a worker's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<usize>,
     /// Which steps follow from gradients: `sgd`, `adagrad` or `adam`.
     pub optimizer: Optimizer,
     /// The learning rate η₀ of the mean gradient over all workers' batches, above 0 and at most 100. Left out, it is that of
@@ -125,6 +126,8 @@ struct Shared {
     config: LogisticRegressionConfig,
     layout: Arc<ModelLayout>,
     examples: Divided<SparseExamples>,
+    /// Examples of each worker in each clock.
+    batch: usize,
     clocks_per_pass: u64,
     schedule: Schedule,
 }
@@ -186,10 +189,12 @@ impl LogisticRegression {
             "logistic regression on {data}: {train_total} examples and {test_total} held out, {} features",
             train.width,
         );
-        let per_clock = config.batch * examples.workers().max(1);
+        let batch = config.steps().batch(*train_total, examples.workers());
+        let per_clock = batch * examples.workers().max(1);
         let clocks_per_pass = train_total.div_ceil(per_clock).max(1) as u64;
         let schedule = config.steps().schedule(clocks_per_pass);
-        let shared = Arc::new(Shared { config, layout, examples, clocks_per_pass, schedule });
+        let shared =
+            Arc::new(Shared { config, layout, examples, batch, clocks_per_pass, schedule });
 
         Self { shared, feature_names: None, summary }
     }
@@ -217,7 +222,7 @@ impl Application for LogisticRegression {
         let shared = self.shared.clone();
         Box::new(SparseDescent {
             examples_ratio: shared.examples.ratio(worker),
-            visits: Visits::of_size(&shared.examples, worker, shared.config.batch, seed),
+            visits: Visits::of_size(&shared.examples, worker, shared.batch, seed),
             rows: Vec::new(),
             prepared: None,
             adaptive: Adaptive::new(
@@ -225,7 +230,7 @@ impl Application for LogisticRegression {
                 shared.layout.tables()[..ADAPTED].iter().map(|table| table.rows),
             ),
             statistics: InputStatistics {
-                clocks: shared.examples.batches(worker, shared.config.batch),
+                clocks: shared.examples.batches(worker, shared.batch),
                 weight: 1.0 / shared.examples.train_total as f64,
             },
             shared,
@@ -330,8 +335,7 @@ impl SparseDescent {
         let inputs = self.input_rows();
         let standards = self.standards(model, &inputs, own.as_deref());
         let share = (1.0 / self.examples_ratio) as f32;
-        let seen_by =
-            SeenBy { workers: self.shared.examples.workers(), batch: self.shared.config.batch };
+        let seen_by = SeenBy { workers: self.shared.examples.workers(), batch: self.shared.batch };
         let shares: Vec<f32> =
             standards.iter().map(|standard| share * seen_by.factor(standard.presence)).collect();
         let Self { shared, adaptive, rows, .. } = self;
@@ -528,14 +532,14 @@ impl Gradient {
 
 steps!(
     LogisticRegressionConfig,
-    DefaultRates { sgd: 1.0, adagrad: 1.0, adam: 0.1, reach: Some(5.0) }
+    Defaults { batch: 64, sgd: 1.0, adagrad: 2.0, adam: 0.1, reach: Some(5.0) }
 );
 
 impl Default for LogisticRegressionConfig {
     fn default() -> Self {
         Self {
-            batch: 64,
-            optimizer: Optimizer::default(),
+            batch: None,
+            optimizer: Optimizer::Adagrad,
             learning_rate: None,
             learning_rate_decay: None,
             learning_rate_clocks: None,
@@ -556,7 +560,6 @@ impl Default for PlantedGenerator {
 impl LogisticRegressionConfig {
     /// Checks the range of every key.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        count("batch", self.batch, 1, 1 << 20)?;
         self.steps().validate(100.0)?;
         within("regularization", self.regularization, 0.0, 100.0)?;
         self.data.validate(&[Split::Even, Split::ByLabel])?;

@@ -352,6 +352,10 @@ mod tests {
                 ),
                 ("momentum = 1.0", "app.momentum is 1, expected 0 to 0.999"),
                 (
+                    "learning_rate_clocks = 100",
+                    "app.learning_rate_clocks is 100, expected learning_rate_decay = \"linear\" beside it",
+                ),
+                (
                     "optimizer = \"adam\"\nmomentum = 0.9",
                     "app.momentum is 0.9, expected 0 with optimizer = \"adam\"",
                 ),

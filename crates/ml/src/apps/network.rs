@@ -44,8 +44,6 @@ use gaia_core::types::{
 /// How a network learns.
 #[derive(Clone, Debug)]
 pub(super) struct Training {
-    /// Examples of each worker in each clock.
-    pub(super) batch: usize,
     pub(super) steps: Steps,
     pub(super) momentum: f64,
     pub(super) weight_decay: f64,
@@ -99,6 +97,8 @@ struct Shared {
     training: Training,
     stack: Stack,
     examples: Divided<DenseExamples>,
+    /// Examples of each worker in each clock.
+    batch: usize,
     clocks_per_pass: u64,
     schedule: Schedule,
     /// The tables of the stack, and those of the optimizer behind them.
@@ -142,12 +142,14 @@ impl Network {
             "{name} on {data}: {train_total} examples and {test_total} held out, {} parameters",
             stack.layout().parameters(),
         );
-        let per_clock = training.batch * examples.workers().max(1);
+        let batch = training.steps.batch(*train_total, examples.workers());
+        let per_clock = batch * examples.workers().max(1);
         let clocks_per_pass = train_total.div_ceil(per_clock).max(1) as u64;
         let is_adaptive = training.steps.optimizer.is_adaptive();
         let standardized = stack.dense_inputs().filter(|_| is_adaptive);
 
         let shared = Arc::new(Shared {
+            batch,
             clocks_per_pass,
             schedule: training.steps.schedule(clocks_per_pass),
             layout: layout(&stack, is_adaptive, standardized),
@@ -195,12 +197,12 @@ impl Application for Network {
         };
         Box::new(GradientDescent {
             examples_ratio: shared.examples.ratio(worker),
-            visits: Visits::of_size(&shared.examples, worker, shared.training.batch, seed),
+            visits: Visits::of_size(&shared.examples, worker, shared.batch, seed),
             activations: Activations::default(),
             velocity,
             adaptive: Adaptive::new(shared.training.steps.optimizer, sizes),
             statistics: InputStatistics {
-                clocks: shared.examples.batches(worker, shared.training.batch),
+                clocks: shared.examples.batches(worker, shared.batch),
                 weight: 1.0 / shared.examples.train_total as f64,
             },
             shared,
@@ -516,7 +518,6 @@ impl Shared {
 impl Training {
     /// Checks the range of every key that says how a network learns.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
-        count("batch", self.batch, 1, 1 << 20)?;
         self.steps.validate(100.0)?;
         self.steps.validate_momentum(self.momentum)?;
         within("weight_decay", self.weight_decay, 0.0, 100.0)?;

@@ -8,7 +8,7 @@ use crate::config::{DataConfig, RateDecay, Split, count, fits, within};
 use crate::divided::Divided;
 use crate::examples::{DenseExamples, Shape};
 use crate::layers::Builder;
-use crate::optimizer::{DefaultRates, Optimizer, steps};
+use crate::optimizer::{Defaults, Optimizer, steps};
 use gaia_core::types::Seed;
 
 /// Settings of `kind = "perceptron"`.
@@ -19,8 +19,9 @@ use gaia_core::types::Seed;
 pub struct PerceptronConfig {
     /// Units of each hidden layer from the input on; 1 to 16 layers.
     pub hidden: Vec<usize>,
-    /// Examples of each worker in each clock.
-    pub batch: usize,
+    /// Examples of each worker in each clock. Left out, 32; with an adaptive optimizer at most an eighth of a worker's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<usize>,
     /// Which steps follow from gradients: `sgd`, `adagrad` or `adam`.
     pub optimizer: Optimizer,
     /// The learning rate η₀ of the mean gradient over all workers' batches, above 0 and at most 100. Left out, it is that of
@@ -84,14 +85,14 @@ pub fn perceptron(
     Network::new(config.training(), stack, examples, seed, (&name, data))
 }
 
-steps!(PerceptronConfig, DefaultRates { sgd: 0.3, adagrad: 0.1, adam: 0.01, reach: None });
+steps!(PerceptronConfig, Defaults { batch: 32, sgd: 0.3, adagrad: 0.1, adam: 0.01, reach: None });
 
 impl Default for PerceptronConfig {
     fn default() -> Self {
         Self {
             hidden: vec![64],
-            batch: 32,
-            optimizer: Optimizer::default(),
+            batch: None,
+            optimizer: Optimizer::Sgd,
             learning_rate: None,
             learning_rate_decay: None,
             learning_rate_clocks: None,
@@ -114,7 +115,6 @@ impl Default for TeacherGenerator {
 impl PerceptronConfig {
     fn training(&self) -> Training {
         Training {
-            batch: self.batch,
             steps: self.steps(),
             momentum: self.momentum,
             weight_decay: self.weight_decay,

@@ -13,7 +13,7 @@ mod schedule;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ConfigError, RateDecay, above_zero, within};
+use crate::config::{ConfigError, RateDecay, above_zero, count, within};
 
 pub(crate) use adaptive::Adaptive;
 pub(crate) use inputs::{InputStatistics, STATISTICS, Standard, from_standard, to_standard};
@@ -36,6 +36,8 @@ pub enum Optimizer {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Steps {
     pub(crate) optimizer: Optimizer,
+    /// Examples of each worker in each clock; that of `defaults` where `None`.
+    pub(crate) batch: Option<usize>,
     /// The learning rate η₀; that of `defaults` where `None`.
     pub(crate) learning_rate: Option<f64>,
     pub(crate) learning_rate_decay: Option<RateDecay>,
@@ -45,12 +47,14 @@ pub(crate) struct Steps {
     pub(crate) warm_up: u64,
     /// The largest Euclidean norm of a worker's gradient.
     pub(crate) clip_norm: Option<f64>,
-    pub(crate) defaults: DefaultRates,
+    pub(crate) defaults: Defaults,
 }
 
-/// The learning rate of each optimizer where a run file has none.
+/// The batch and the learning rate of each optimizer where a run file has none.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct DefaultRates {
+pub(crate) struct Defaults {
+    /// Examples of a worker in each clock.
+    pub(crate) batch: usize,
     pub(crate) sgd: f64,
     pub(crate) adagrad: f64,
     pub(crate) adam: f64,
@@ -94,6 +98,23 @@ impl Steps {
         }
     }
 
+    /// The examples of a worker in each clock, where the workers of a run have so many each on average.
+    ///
+    /// Steps of an adaptive optimizer have a length of their own: a run needs enough of them, however few examples
+    /// there are. So its default is small enough for [`PASS_CLOCKS_MIN`] clocks a pass.
+    pub(crate) fn batch(&self, examples: usize, workers: usize) -> usize {
+        let most = self.batch_max();
+        if self.batch.is_some() || !self.optimizer.is_adaptive() {
+            return most;
+        }
+        (examples / workers.max(1) / PASS_CLOCKS_MIN).clamp(1, most)
+    }
+
+    /// The same where workers have as many examples as it takes.
+    pub(crate) fn batch_max(&self) -> usize {
+        self.batch.unwrap_or(self.defaults.batch)
+    }
+
     /// The learning rate of each clock; `clocks_per_pass` is at least 1.
     pub(crate) fn schedule(&self, clocks_per_pass: u64) -> Schedule {
         Schedule {
@@ -119,11 +140,18 @@ impl Steps {
 
     /// Checks the range of every key. Learning rates may be `most`.
     pub(crate) fn validate(&self, most: f64) -> Result<(), ConfigError> {
+        count("batch", self.batch_max(), 1, 1 << 20)?;
         above_zero("learning_rate", self.learning_rate(), most)?;
         if let Some(clocks) = self.learning_rate_clocks
             && !(1..=CLOCKS_MAX).contains(&clocks)
         {
             return Err(ConfigError::new("learning_rate_clocks", clocks, whole(1)));
+        }
+        if let Some(clocks) = self.learning_rate_clocks
+            && self.decay() != RateDecay::Linear
+        {
+            let expected = "learning_rate_decay = \"linear\" beside it";
+            return Err(ConfigError::new("learning_rate_clocks", clocks, expected));
         }
         if self.decay() == RateDecay::Linear && self.learning_rate_clocks.is_none() {
             let expected = "another decay, or stop.clocks or learning_rate_clocks beside it";
@@ -181,6 +209,7 @@ macro_rules! steps {
             pub(crate) const fn steps(&self) -> crate::optimizer::Steps {
                 crate::optimizer::Steps {
                     optimizer: self.optimizer,
+                    batch: self.batch,
                     learning_rate: self.learning_rate,
                     learning_rate_decay: self.learning_rate_decay,
                     learning_rate_clocks: self.learning_rate_clocks,
@@ -188,6 +217,11 @@ macro_rules! steps {
                     clip_norm: self.clip_norm,
                     defaults: $rates,
                 }
+            }
+
+            /// The most examples of a worker in each clock.
+            pub fn batch_max(&self) -> usize {
+                self.steps().batch_max()
             }
 
             pub(crate) fn resolve_steps(&mut self, clocks: Option<u64>, may_end_early: bool) {
@@ -202,6 +236,9 @@ macro_rules! steps {
 
 pub(crate) use steps;
 
+/// Clocks of a pass over few examples.
+const PASS_CLOCKS_MIN: usize = 8;
+
 const CLOCKS_MAX: u64 = 1 << 40;
 
 #[cfg(test)]
@@ -210,12 +247,13 @@ mod tests {
 
     const STEPS: Steps = Steps {
         optimizer: Optimizer::Adam,
+        batch: None,
         learning_rate: None,
         learning_rate_decay: None,
         learning_rate_clocks: None,
         warm_up: 0,
         clip_norm: None,
-        defaults: DefaultRates { sgd: 0.5, adagrad: 1.0, adam: 0.1, reach: Some(5.0) },
+        defaults: Defaults { batch: 32, sgd: 0.5, adagrad: 1.0, adam: 0.1, reach: Some(5.0) },
     };
 
     #[test]
@@ -241,6 +279,21 @@ mod tests {
         assert_eq!(linear.resolved(Some(9), true).learning_rate_clocks, Some(9));
         let own = Steps { learning_rate_clocks: Some(5), ..STEPS };
         assert_eq!(own.resolved(Some(9), false).learning_rate_clocks, Some(5));
+    }
+
+    #[test]
+    fn few_examples_are_cut_into_small_batches_unless_a_batch_is_named() {
+        let batch = |optimizer, named, examples| {
+            Steps { optimizer, batch: named, ..STEPS }.batch(examples, 6)
+        };
+        for optimizer in [Optimizer::Adagrad, Optimizer::Adam] {
+            assert_eq!(batch(optimizer, None, 150), 3);
+            assert_eq!(batch(optimizer, None, 5), 1);
+            assert_eq!(batch(optimizer, None, 6 * 8 * 32), 32);
+            assert_eq!(batch(optimizer, None, 1 << 30), 32);
+            assert_eq!(batch(optimizer, Some(64), 150), 64);
+        }
+        assert_eq!(batch(Optimizer::Sgd, None, 150), 32);
     }
 
     #[test]

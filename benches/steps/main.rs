@@ -47,7 +47,8 @@ fn perceptrons(rows: &mut Rows, peers: &mut Peers, batch: usize, hidden: Vec<usi
     let shape = Shape::row(784);
     let units = [784].into_iter().chain(hidden.clone()).chain([10]);
     let units: Vec<String> = units.map(|units| units.to_string()).collect();
-    let config = PerceptronConfig { hidden, batch, momentum: 0.9, ..Default::default() };
+    let config =
+        PerceptronConfig { hidden, batch: Some(batch), momentum: 0.9, ..Default::default() };
     let app = perceptron(&config, examples(shape, batch), Seed(1), "");
     let name = format!("perceptron {}, batch {batch}", units.join("-"));
     let question = format!("perceptron {batch} {}", units.join(" "));
@@ -66,7 +67,7 @@ fn convolutions(
         kernel: 3,
         pool: 2,
         hidden: vec![64],
-        batch,
+        batch: Some(batch),
         momentum: 0.9,
         ..Default::default()
     };

@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn a_step_there_and_back_is_one_of_centered_and_scaled_features() {
-        let standards =
-            [Standard { center: 3.0, scale: 2.0 }, Standard { center: 0.0, scale: 0.5 }];
+        let standards = [(3.0, 2.0, 1.0), (0.0, 0.5, 0.3)]
+            .map(|(center, scale, presence)| Standard { center, scale, presence });
         let (mut gradient, bias) = ([8.0, 1.0], [2.0]);
         to_standard(&standards, &bias, &mut gradient);
         assert_eq!(gradient, [1.0, 2.0]);

@@ -405,7 +405,8 @@ fn broken_cifar_files_are_named_with_their_byte() {
 fn every_image_is_used_as_the_network_sees_it() {
     let folder = cifar_folder("", |_, _| {});
     for kind in ["softmax-regression", "perceptron", "convolutional-network"] {
-        let keys = format!("data = {{ source = 'cifar', path = '{}' }}", folder.path().display());
+        let path = folder.path().display();
+        let keys = format!("batch = 32\ndata = {{ source = 'cifar', path = '{path}' }}");
         let keys = toml::Deserializer::parse(&keys).expect("TOML");
         let config = AppConfig::deserialize(kind, keys).expect("good keys");
         let app = gaia_data::build(Some(&config), &homes(&[1, 1]), Seed(1)).expect("good files");
@@ -661,7 +662,10 @@ fn a_data_center_draws_the_same_whichever_others_there_are() {
         folder.write(name, rows.as_bytes());
     }
     let path = folder.path().join("{dc}");
-    let keys = format!("batch = 64\ndata = {{ source = 'libsvm', path = '{}' }}", path.display());
+    let keys = format!(
+        "optimizer = 'sgd'\nbatch = 64\ndata = {{ source = 'libsvm', path = '{}' }}",
+        path.display()
+    );
     let rows = |others: &[usize]| {
         let app = build_app("logistic-regression", &keys, others).expect("files");
         (0..2).map(|worker| app.task(worker, Seed(1)).rows(Clock(0))).collect::<Vec<_>>()

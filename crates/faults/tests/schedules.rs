@@ -20,6 +20,7 @@
 //! | 3000013862, [`nobody_waits_for_a_joiner_that_was_never_met`] | pause | a data center joined at the start behind a dead link, and the other one, which had not met it, continued. The checker excused servers only from data centers that it had seen inactive at an earlier event, and there was none | a server must wait for a late joiner once it was told that the joiner takes a copy (`checkers/pause.rs`) |
 //! | 10619394217250, [`a_data_center_that_hears_of_announcements_without_end_goes_on_reading`] | liveness | two data centers without a mirror clock announced parameters to a third one at each of their clocks. Each announcement had a deadline, but a read of all rows had none: when an announced parameter arrived or expired, another one was announced | a read waits for announced parameters no longer than the deadline in total (`server/remote/mirrors/mirror_server/mod.rs`) |
 //! | [`a_rejected_update_is_reported_whatever_crashes_meanwhile`] | rejection | a server crashed after it had rejected a diverged update and before it had told the coordinator. Replay repeats no output, so the run went on without that part of the update | a server keeps the first rejection in its state, and a restarted one reports it again (`server/mod.rs`) |
+//! | 4444, [`a_server_that_lost_its_copy_is_not_drained_before_it_has_one`] | conservation | workers that were stopped in their first iteration were at their last clock before their server had received a copy in place of its lost one, so the drain averaged the lost copy with the others | the drain begins once the copy is received (`server/mod.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -601,6 +602,25 @@ fn nobody_waits_for_a_joiner_that_was_never_met() {
             { kind = "late-join", at = "0 s", dc = 1 },
             { kind = "partition", at = "0 s", lasts = "687 ms", dc = 1, peer = 0 },
             { kind = "lost-disk", at = "270 ms", lasts = "0 s", dc = 1, server = 0 },
+        ]
+    "#;
+    holds_as_it_is(text);
+}
+
+#[test]
+fn a_server_that_lost_its_copy_is_not_drained_before_it_has_one() {
+    let text = r#"
+        seed = 4444
+        data_centers = 2
+        servers = 1
+        workers = 1
+        rows = 3
+        clocks = 1
+        remote = "tap"
+        packets = {}
+        fault = [
+            { kind = "lost-disk", at = "25 ms", lasts = "113 ms", dc = 0, server = 0 },
+            { kind = "diverged-update", at = "212 ms", dc = 1, worker = 0 },
         ]
     "#;
     holds_as_it_is(text);

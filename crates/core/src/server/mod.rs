@@ -518,10 +518,11 @@ impl Server {
     }
 
     /// Begins the drain once the workers are at the requested clocks and keep no changes, and ends it once the model is
-    /// drained.
+    /// drained. Workers that stopped in their first iteration are at their clocks before a lost copy is received again.
     fn advance_drain(&mut self) {
         if let Draining::AtClocks(clocks, inactive) = &self.draining
             && clocks == self.local.clocks()
+            && !self.is_rebuilding()
             && !self.stretches.worker_keeps()
         {
             if let Some(guard) = &mut self.guard {

@@ -93,8 +93,29 @@ impl Cluster {
 
     /// Kills a node, which cannot so much as say goodbye, and starts it again.
     pub(crate) fn restart(&mut self, name: &str) {
+        self.stop(name);
+        self.start_node(name);
+    }
+
+    /// Kills a node, and starts it again without its state.
+    pub(crate) fn restart_without_state(&mut self, name: &str) {
+        self.stop(name);
+        fs::remove_dir_all(self.path(&format!("state/{name}"))).unwrap();
+        self.start_node(name);
+    }
+
+    /// Kills a node, and starts it again where it can write small files only. It ends at a write, or is killed after
+    /// `patience`, and starts again where it can write.
+    pub(crate) fn restart_over_full_disk(&mut self, name: &str, patience: Duration) {
+        self.stop(name);
+        self.start_within(name, Some(FULL_DISK_BLOCKS));
         let mut node = self.nodes.remove(name).unwrap();
-        node.kill().unwrap();
+        let until = Instant::now() + patience;
+        while node.try_wait().unwrap().is_none() && Instant::now() < until {
+            self.watch_for(Duration::from_millis(50));
+        }
+        // One that has ended cannot be killed.
+        let _ended = node.kill();
         node.wait().unwrap();
         self.start_node(name);
     }
@@ -211,7 +232,18 @@ impl Cluster {
         fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default()
     }
 
+    fn stop(&mut self, name: &str) {
+        let mut node = self.nodes.remove(name).unwrap();
+        node.kill().unwrap();
+        node.wait().unwrap();
+    }
+
     fn start_node(&mut self, name: &str) {
+        self.start_within(name, None);
+    }
+
+    /// Starts a node, which can write files of this many blocks of 512 bytes.
+    fn start_within(&mut self, name: &str, blocks: Option<u64>) {
         let (role, dc) = name.split_once('-').unwrap();
         let dc: usize = dc.parse().unwrap();
         let program = assert_cmd::cargo::cargo_bin!("gaia");
@@ -220,7 +252,11 @@ impl Cluster {
             "coordinator" => [&self.hidden[0][..], &self.hidden[1][..]].concat(),
             _ => self.hidden[dc].clone(),
         };
-        let mut command = self.network.command_without(dc, &hidden, program.to_str().unwrap());
+        let program = program.to_str().unwrap();
+        let mut command = match blocks {
+            Some(blocks) => self.network.command_limited(dc, blocks, program),
+            None => self.network.command_without(dc, &hidden, program),
+        };
         command.arg("node").arg(self.path("run.toml")).arg("--certs").arg(self.path("certs"));
         match role {
             "coordinator" => command.arg("--coordinator").arg("--out").arg(self.path("out")),
@@ -256,6 +292,9 @@ impl Drop for Cluster {
         }
     }
 }
+
+/// More than what nodes log for people, and less than what they log for recovery.
+const FULL_DISK_BLOCKS: u64 = 2048;
 
 fn run_file(setting: &Setting) -> String {
     let Setting { stop, clock, data, evaluate_every } = setting;

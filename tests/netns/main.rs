@@ -1,8 +1,8 @@
 //! A cluster in network namespaces of its own: real processes, real sockets, links that `tc tbf` shapes, and what befalls
 //! them. Skipped where namespaces are not allowed.
 //!
-//! With `GAIA_SOAK` set to a number of seconds, as `scripts/soak` does, the run lasts that long, something befalls it
-//! every 30 s, and it is measured against one that nothing befalls.
+//! With `GAIA_SOAK` set to a number of seconds, as `scripts/soak` does, the run lasts that long, a drawn fault befalls
+//! it every 30 s, and it is measured against one that nothing befalls. `GAIA_SOAK_SEED` chooses the faults.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -23,13 +23,26 @@ use std::time::Duration;
 use cluster::{Cluster, Data, Outcome, Setting};
 use network::{DATA_CENTERS, Network};
 
-/// What befalls a cluster, in turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What befalls a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     KillWorker,
     KillServer,
     CutOff,
+    /// No packet passes between two data centers that both reach the third.
+    DeadLink,
+    /// The same in one direction.
+    OneWayDeadLink,
+    /// A data center is cut off for a moment, several times.
+    Flapping,
+    /// A server restarts without its state.
+    LostDisk,
+    /// A server cannot write, ends, and restarts once it can.
+    FullDisk,
 }
+
+/// How often a data center is cut off when it flaps.
+const FLAPS: u32 = 10;
 
 const SETTING: Setting = Setting {
     stop: String::new(),
@@ -38,6 +51,7 @@ const SETTING: Setting = Setting {
     evaluate_every: 10,
 };
 
+/// What befalls a short run, in turn.
 const FAULTS: [Fault; 3] = [Fault::KillWorker, Fault::KillServer, Fault::CutOff];
 
 impl Fault {
@@ -51,6 +65,24 @@ impl Fault {
                 cluster.watch_for(lasts);
                 cluster.network().heal(dc);
             }
+            Self::DeadLink | Self::OneWayDeadLink => {
+                let other = (dc + 1) % DATA_CENTERS.len();
+                let ways = [(dc, other), (other, dc)];
+                let ways = &ways[..if self == Self::DeadLink { 2 } else { 1 }];
+                ways.iter().for_each(|(from, to)| cluster.network().cut_way(*from, *to));
+                cluster.watch_for(lasts);
+                ways.iter().for_each(|(from, to)| cluster.network().heal_way(*from, *to));
+            }
+            Self::Flapping => {
+                for _ in 0..FLAPS {
+                    cluster.network().cut(dc);
+                    cluster.watch_for(lasts / (4 * FLAPS));
+                    cluster.network().heal(dc);
+                    cluster.watch_for(3 * lasts / (4 * FLAPS));
+                }
+            }
+            Self::LostDisk => cluster.restart_without_state(&format!("server-{dc}")),
+            Self::FullDisk => cluster.restart_over_full_disk(&format!("server-{dc}"), lasts),
         }
     }
 }
@@ -105,10 +137,12 @@ fn a_dead_link_between_two_of_three_data_centers_spoils_nothing() {
     let mut cluster = Cluster::start(network, &setting());
     cluster.wait_for_clock(100);
     let (south, west) = (1, 2);
-    cluster.network().cut_between(south, west);
+    cluster.network().cut_way(south, west);
+    cluster.network().cut_way(west, south);
     cluster.wait_for_log("server-2", "west pauses: west and south exchange no updates");
     cluster.watch_for(Duration::from_secs(25));
-    cluster.network().heal_between(south, west);
+    cluster.network().heal_way(south, west);
+    cluster.network().heal_way(west, south);
     cluster.wait_for_log("server-2", "west resumes: it has received the missed updates of south");
     let (outcome, calm) = (cluster.end(), calm.join().unwrap());
 

@@ -53,21 +53,18 @@ impl Network {
         assert!(ip(&["-n", &self.hub(), "link", "set", &port(dc), "up"]));
     }
 
-    /// No packet passes between two data centers, which both reach the others: each sends to an address that nobody has.
-    pub(crate) fn cut_between(&self, a: usize, b: usize) {
-        for (at, other) in [(a, b), (b, a)] {
-            let (space, other) = (self.space(at), address(other));
-            let nobody = ["lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent"];
-            let replace = ["-n", &space, "neigh", "replace", &other];
-            assert!(ip(&[&replace[..], &nobody].concat()));
-        }
+    /// No packet passes from one data center to another, while both reach the others: it is sent to an address that
+    /// nobody has.
+    pub(crate) fn cut_way(&self, from: usize, to: usize) {
+        let (space, to) = (self.space(from), address(to));
+        let nobody = ["lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent"];
+        let replace = ["-n", &space, "neigh", "replace", &to];
+        assert!(ip(&[&replace[..], &nobody].concat()));
     }
 
-    pub(crate) fn heal_between(&self, a: usize, b: usize) {
-        for (at, other) in [(a, b), (b, a)] {
-            let (space, other) = (self.space(at), address(other));
-            assert!(ip(&["-n", &space, "neigh", "del", &other, "dev", "eth0"]));
-        }
+    pub(crate) fn heal_way(&self, from: usize, to: usize) {
+        let (space, to) = (self.space(from), address(to));
+        assert!(ip(&["-n", &space, "neigh", "del", &to, "dev", "eth0"]));
     }
 
     /// Bytes that a data center has sent.
@@ -89,6 +86,14 @@ impl Network {
         let mut command = self.command(dc, "sh");
         let hide = "while [ \"$1\" != -- ]; do mount -t tmpfs none \"$1\" || exit 1; shift; done; shift; exec \"$@\"";
         command.args(["-c", hide, "sh"]).args(hidden).args(["--", program]);
+        command
+    }
+
+    /// The same, where no file may be larger than this many blocks of 512 bytes.
+    pub(crate) fn command_limited(&self, dc: usize, blocks: u64, program: &str) -> Command {
+        let mut command = self.command(dc, "sh");
+        let limit = "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"";
+        command.args(["-c", limit, "sh", &blocks.to_string(), program]);
         command
     }
 

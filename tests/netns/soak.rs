@@ -1,11 +1,13 @@
 //! Minutes of trouble, measured against a run that nothing befalls.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Data, Outcome, Resumption, Setting};
 use crate::network::{DATA_CENTERS, Network};
-use crate::{FAULTS, Fault, check_conservation};
+use crate::{Fault, check_conservation};
+use gaia_core::types::Seed;
 
 #[test]
 fn soak() {
@@ -14,13 +16,18 @@ fn soak() {
     };
     // Both runs go at the same time, so that both have the same machine: a clock is a quarter of a second, in which
     // nodes compute for some milliseconds, so that neither takes the processor from the other.
-    let calm = thread::spawn(move || run(seconds, false));
-    let (with, faults, resumptions) = run(seconds, true);
+    let seed = std::env::var(SOAK_SEED).map_or(1, |text| text.parse().unwrap());
+    println!("seed          {seed}");
+    let calm = thread::spawn(move || run(seconds, None));
+    let (with, faults, resumptions) = run(seconds, Some(Seed(seed)));
     let (without, ..) = calm.join().unwrap();
     let total = |outcome: &Outcome| outcome.clocks.iter().sum::<u64>();
     let clocks = total(&with) as f64 / total(&without) as f64;
     let objective = with.objective / without.objective;
-    println!("faults        {faults} over {seconds} s");
+    let counts: Vec<String> =
+        faults.iter().map(|(fault, count)| format!("{count} {fault:?}")).collect();
+    let all: u32 = faults.values().sum();
+    println!("faults        {all} over {seconds} s: {}", counts.join(", "));
     println!("clocks        {:?} of {:?}, {:.2} %", with.clocks, without.clocks, 100.0 * clocks);
     println!(
         "objective     {:.5} of {:.5}, ratio {objective:.4}",
@@ -43,11 +50,11 @@ fn soak() {
     }
 }
 
-/// Runs a cluster for so long, and has things befall it or not; says what became of it, how much befell it, and how data
-/// centers that had been cut off and the others found each other again.
+/// Runs a cluster for so long, and has drawn faults befall it or not; says what became of it, how often each fault
+/// befell it, and how data centers that had been cut off and the others found each other again.
 ///
-/// Every 30 s something befalls it, in turn: a cut lasts for two turns, in which a worker of another data center is killed.
-fn run(seconds: u64, faults: bool) -> (Outcome, u32, Vec<Resumption>) {
+/// Every 30 s something befalls it. A cut lasts for two turns, in which a node of another data center fails.
+fn run(seconds: u64, faults: Option<Seed>) -> (Outcome, BTreeMap<Fault, u32>, Vec<Resumption>) {
     let setting = Setting {
         stop: format!("seconds = {seconds}"),
         clock: "250 ms",
@@ -57,38 +64,59 @@ fn run(seconds: u64, faults: bool) -> (Outcome, u32, Vec<Resumption>) {
     let network = Network::new("50mbit").expect("network namespaces are allowed");
     let mut cluster = Cluster::start(network, &setting);
     cluster.wait_for_clock(1);
-    if !faults {
-        return (cluster.end(), 0, Vec::new());
-    }
-    let (mut turn, mut cut, mut resumptions) = (0, None, Vec::new());
-    loop {
-        turn += 1;
+    let (mut counts, mut cut, mut resumptions) = (BTreeMap::new(), None, Vec::new());
+    let Some(seed) = faults else { return (cluster.end(), counts, resumptions) };
+    for turn in 1.. {
         cluster.watch_for((turn * EVERY).saturating_sub(cluster.trained()));
         if let Some((dc, _)) = cut.take_if(|(_, since)| turn - *since == CUT_TURNS) {
             cluster.network().heal(dc);
             resumptions.extend(reunite(&mut cluster, dc));
         }
-        let number = turn as usize - 1;
-        let fault = FAULTS[number % FAULTS.len()];
-        let away = if fault == Fault::CutOff { CUT_TURNS } else { 0 };
         // The last is over a while before the run is, which else would end with copies that have just met.
-        if (turn + away + 1) * EVERY > Duration::from_secs(seconds) {
+        if (turn + CUT_TURNS + 1) * EVERY > Duration::from_secs(seconds) {
             break;
         }
-        // The coordinator's data center is the first, and is not cut off.
-        let own = 1 + number / FAULTS.len() % 2;
-        let dc = cut.map_or(own, |(away, _)| (away + 1) % DATA_CENTERS.len());
+
+        let away = cut.map(|(dc, _)| dc);
+        let (fault, dc) = draw(seed.nth(turn as usize), away);
+        *counts.entry(fault).or_default() += 1;
         println!("{:>5} s: {fault:?} {}", cluster.trained().as_secs(), DATA_CENTERS[dc]);
-        match fault {
-            Fault::KillWorker => cluster.restart(&format!("worker-{dc}")),
-            Fault::KillServer => cluster.restart(&format!("server-{dc}")),
-            Fault::CutOff => {
-                cluster.network().cut(dc);
-                cut = Some((dc, turn));
-            }
+        if fault == Fault::CutOff {
+            cluster.network().cut(dc);
+            cut = Some((dc, turn));
+        } else {
+            fault.befall(&mut cluster, dc, LASTS);
         }
     }
-    (cluster.end(), turn - 1, resumptions)
+    if let Some((dc, _)) = cut {
+        cluster.network().heal(dc);
+        resumptions.extend(reunite(&mut cluster, dc));
+    }
+    (cluster.end(), counts, resumptions)
+}
+
+/// A fault and the data center that it befalls. While one is cut off, only processes of the others fail, and keep their
+/// disks: the state of a shard has to be somewhere. The coordinator's data center, the first, is not cut off.
+fn draw(seed: Seed, away: Option<usize>) -> (Fault, usize) {
+    let one_of = |name: &str, count: usize| (seed.child(name).0 % count as u64) as usize;
+    let all = [
+        Fault::KillWorker,
+        Fault::KillServer,
+        Fault::FullDisk,
+        Fault::CutOff,
+        Fault::DeadLink,
+        Fault::OneWayDeadLink,
+        Fault::Flapping,
+        Fault::LostDisk,
+    ];
+    let within = &all[..if away.is_some() { 3 } else { all.len() }];
+    let fault = within[one_of("fault", within.len())];
+    let dc = match (fault, away) {
+        (_, Some(away)) => (away + 1 + one_of("dc", 2)) % DATA_CENTERS.len(),
+        (Fault::CutOff | Fault::Flapping, None) => 1 + one_of("dc", 2),
+        _ => one_of("dc", DATA_CENTERS.len()),
+    };
+    (fault, dc)
 }
 
 /// Looks at how a data center that is not cut off any more and the others find each other.
@@ -108,7 +136,12 @@ fn reunite(cluster: &mut Cluster, dc: usize) -> Vec<Resumption> {
 /// Names the environment variable that says for how many seconds.
 pub(crate) const SOAK: &str = "GAIA_SOAK";
 
+/// Names the environment variable that says which faults; 1 if it is not set.
+const SOAK_SEED: &str = "GAIA_SOAK_SEED";
+
 const EVERY: Duration = Duration::from_secs(30);
+/// How long a fault lasts that is over within its turn.
+const LASTS: Duration = Duration::from_secs(10);
 /// How long a data center is cut off.
 const CUT_TURNS: u32 = 2;
 

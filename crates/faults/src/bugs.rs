@@ -32,6 +32,8 @@ pub enum Bug {
     ReportsClockEarly,
     /// Every second mirror clock is less than the one before it.
     MirrorClockRunsBackwards,
+    /// A mirror clock counts one frame before the last one that it covers.
+    CountsClockOneFrameEarly,
     /// Reads do not wait for slow mirrors.
     IgnoresMirrorClock,
     /// Reads do not wait for announced parameters.
@@ -125,7 +127,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 56] = [
+    pub const ALL: [Self; 57] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -139,6 +141,7 @@ impl Bug {
         Self::ForgetsResidual,
         Self::ReportsClockEarly,
         Self::MirrorClockRunsBackwards,
+        Self::CountsClockOneFrameEarly,
         Self::IgnoresMirrorClock,
         Self::IgnoresAnnouncements,
         Self::DrainEndsEarly,

@@ -123,7 +123,7 @@ fn each_tree_outside_git_has_seeds_of_its_own() {
 }
 
 /// The checker that must catch each planted bug. Others may catch it, too.
-const CAUGHT_BY: [(Bug, &str); 56] = [
+const CAUGHT_BY: [(Bug, &str); 57] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -137,6 +137,7 @@ const CAUGHT_BY: [(Bug, &str); 56] = [
     (Bug::ForgetsResidual, "conservation"),
     (Bug::ReportsClockEarly, "clock bound"),
     (Bug::MirrorClockRunsBackwards, "clock bound"),
+    (Bug::CountsClockOneFrameEarly, "mirror clock"),
     (Bug::IgnoresMirrorClock, "clock bound"),
     (Bug::IgnoresAnnouncements, "barrier"),
     (Bug::DrainEndsEarly, "peer"),

@@ -11,6 +11,7 @@ mod delivery;
 mod divergence;
 mod durability;
 mod memory;
+mod mirror_clock;
 mod orders;
 mod partition;
 mod pause;
@@ -161,6 +162,7 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(rejection::Rejection::default()),
         Box::new(barrier::Barrier::default()),
         Box::new(clock_bound::ClockBound::default()),
+        Box::new(mirror_clock::MirrorClock::default()),
         Box::new(partition::Partition::default()),
         Box::new(pause::Pause::default()),
         Box::new(durability::Durability::default()),

@@ -367,6 +367,13 @@ impl FaultInjector {
                     *indexes = none.into();
                 }
             }),
+            (Some(Bug::CountsClockOneFrameEarly), Lane::Control) => {
+                with_control(&frame, |message| {
+                    if let ControlMessage::MirrorClock { sequence, .. } = message {
+                        *sequence = sequence.saturating_sub(1);
+                    }
+                })
+            }
             (Some(Bug::DrainDiffers), Lane::Data) => with_change(&frame, |kind, value| {
                 if kind == BulkKind::DrainResult {
                     *value += f32::from(at.dc.0) + 1.0;

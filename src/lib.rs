@@ -106,7 +106,8 @@ pub use gaia_report::{CompareRow, ComparedRun, Comparison, ReportError, RunDirec
 pub use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, EvaluatedOn,
     GuardRecord, HomeEvaluation, LinkRecord, MembershipChange, MembershipRecord, MetricRecord,
-    ModelSnapshot, Observer, PartedRecord, Progress, Summary, TrivialRecord, Unobserved,
+    ModelSnapshot, Observer, OutlierRecord, PartedRecord, Progress, Summary, TrivialRecord,
+    Unobserved,
 };
 
 pub use applications::{Applications, BuiltIn, build, build_with};

@@ -8,9 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use clusters::{app_of, plan, triangle, two_groups};
-use gaia_config::DriverKind;
+use gaia_config::{DriverKind, Plan};
 use gaia_core::application::{Application, ApplicationError, EvaluationSums, Metric, Task, Work};
-use gaia_core::sync::{AspConfig, BspConfig, OverlayKind, RemoteSync};
+use gaia_core::sync::{
+    AspConfig, BspConfig, OutlierAction, OutlierConfig, OverlayKind, RemoteSync,
+};
 use gaia_core::topology::Topology;
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
@@ -122,12 +124,15 @@ impl Observer for Nobody {
 }
 
 fn outcome(driver: DriverKind, topology: Topology, remote: RemoteSync, spoilt: Spoilt) -> Outcome {
-    let mut plan = plan(topology, remote);
-    plan.driver = driver;
+    let plan = Plan { driver, ..plan(topology, remote) };
+    outcome_of(&plan, spoilt)
+}
+
+fn outcome_of(plan: &Plan, spoilt: Spoilt) -> Outcome {
     let workers = plan.topology.workers();
     let application: Arc<dyn Application> =
-        Arc::new(Spoiling { inner: app_of(&plan), workers, spoilt });
-    run(&plan, &application, &mut Nobody).unwrap()
+        Arc::new(Spoiling { inner: app_of(plan), workers, spoilt });
+    run(plan, &application, &mut Nobody).unwrap()
 }
 
 fn asp(overlay: OverlayKind) -> RemoteSync {
@@ -173,4 +178,30 @@ fn a_run_whose_objective_is_no_number_is_not_sound() {
     assert_eq!(outcome.summary.stopped_by, "diverged");
     let refused = outcome.check_sound().unwrap_err();
     assert_eq!(refused.to_string(), "training has diverged: the objective is not finite");
+}
+
+/// One change of a million in a million spoils a model, and is no divergence.
+#[test]
+fn a_run_with_limits_learns_what_it_learns_without_the_outlier_and_names_its_worker() {
+    let spoilt = Spoilt::Change(1e6);
+    let plan = plan(triangle(50.0, 20), asp(OverlayKind::Mesh));
+    let honest = run(&plan, &app_of(&plan), &mut Nobody).unwrap().summary;
+    assert!(outcome_of(&plan, spoilt).summary.objective > 10.0 * honest.objective);
+
+    for driver in [DriverKind::Simulated, DriverKind::Emulated] {
+        for action in [OutlierAction::Clip, OutlierAction::Refuse] {
+            for (norm_max, median_times) in [(Some(3.0), None), (None, Some(20.0))] {
+                let outliers = Some(OutlierConfig { norm_max, median_times, action });
+                let limited = Plan { driver, outliers, ..plan.clone() };
+                let summary = outcome_of(&limited, spoilt).summary;
+                let [found] = summary.outliers.as_slice() else {
+                    panic!("{:?} of {outliers:?}", summary.outliers)
+                };
+                assert_eq!((found.worker.as_str(), found.updates), ("tokyo/worker-1", 1));
+                assert!(found.norm_max >= 1e6 && summary.copies_equal, "{found:?}");
+                let objective = summary.objective;
+                assert!(objective < 1.5 * honest.objective, "{objective} of {outliers:?}");
+            }
+        }
+    }
 }

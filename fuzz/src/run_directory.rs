@@ -149,6 +149,7 @@ fn summary() -> Summary {
         blocked_s,
         clock_lag_max: 1,
         brakes: BrakeRecord::default(),
+        outliers: Vec::new(),
         guard: None,
         parted: None,
         membership: Vec::new(),

@@ -90,6 +90,7 @@ impl Node {
             shards: 1,
             local: LocalSync::Bsp,
             remote: remote.clone(),
+            outliers: None,
             layout: layout.clone(),
             links: others.clone().map(|to| (to, facts)).collect(),
             first_hops: others.clone().map(|to| (to, to)).collect(),

@@ -30,6 +30,7 @@ pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
         local: LocalSync::Bsp,
         remote,
         decision: Decision::Given,
+        outliers: None,
         compute: ComputeConfig {
             model: ComputeModel::Cost,
             rate: ComputeRate::ExamplesPerSecond(1e6),

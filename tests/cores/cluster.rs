@@ -16,7 +16,7 @@ use gaia_core::server::{
     Server, ServerConfig, ServerOutput,
 };
 use gaia_core::store::{ShardDeltas, ShardRows};
-use gaia_core::sync::{LocalSync, RemoteSync};
+use gaia_core::sync::{LocalSync, OutlierConfig, RemoteSync};
 use gaia_core::topology::first_hops;
 use gaia_core::types::{
     Bandwidth, Clock, DcId, Deltas, Instant, Model, ModelLayout, RowSet, ServerId, ShardId,
@@ -34,6 +34,8 @@ pub struct Setup {
     pub initial: f32,
     pub local: LocalSync,
     pub remote: RemoteSync,
+    /// The limits on workers' updates.
+    pub outliers: Option<OutlierConfig>,
     pub drain: DrainMethod,
     /// The way of BSP's changes.
     pub route: ExchangeRoute,
@@ -91,6 +93,7 @@ impl Setup {
             parameters: 8,
             initial: 0.0,
             local: LocalSync::Bsp,
+            outliers: None,
             remote,
             drain: DrainMethod::Mean,
             route: ExchangeRoute::Homes,
@@ -135,6 +138,7 @@ impl Setup {
             shards: 1,
             local: self.local,
             remote: self.remote.clone(),
+            outliers: self.outliers,
             layout,
             links: self.dcs().filter(|to| *to != dc).map(|to| (to, facts)).collect(),
             neighbours: self.neighbours(dc),

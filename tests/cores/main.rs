@@ -11,6 +11,7 @@ mod guard;
 mod local_steps;
 mod mirror_clock;
 mod momentum;
+mod outliers;
 mod overlay;
 mod partial_partition;
 mod peers;

@@ -286,6 +286,7 @@ fn summary(shape: Shape, last: u64, progress: &[Progress]) -> Summary {
         blocked_s: shape.blocked,
         clock_lag_max: if shape.remote == "asp" { 6 } else { 1 },
         brakes: BrakeRecord::default(),
+        outliers: Vec::new(),
         guard: None,
         parted: None,
         membership: Vec::new(),

@@ -132,6 +132,9 @@ pub(crate) const SCALE: Range = Range::above(0.0, 1e6, "a number above 0, at mos
 pub(crate) const LOSS: Range =
     Range { low: 0.0, high: 1.0, expected: "a share from 0 to below 1", open: false, below: true };
 pub(crate) const THRESHOLD: Range = Range::above(0.0, 1e6, "a number above 0, at most 1000000");
+/// The largest norm, and the largest multiple of one: the norm of the largest update to the largest model is below it.
+pub(crate) const NORM: Range = Range::above(0.0, 1e30, "a number above 0, at most 1e30");
+pub(crate) const NORM_TIMES: Range = Range::closed(1.0, 1e6, "a number from 1 to 1000000");
 pub(crate) const SHARE: Range = Range::above(0.0, 1.0, "a share above 0, at most 1");
 pub(crate) const OUTER_RATE: Range = Range::above(0.0, 100.0, "a number above 0, at most 100");
 pub(crate) const MOMENTUM: Range =

@@ -146,6 +146,7 @@ impl<'p> Blueprint<'p> {
             shards,
             local: plan.local,
             remote: plan.remote.clone(),
+            outliers: plan.outliers,
             layout: self.layouts[id.shard.index()].clone(),
             links: links_of(topology, id.dc),
             neighbours: self.overlay.neighbours(id.dc),

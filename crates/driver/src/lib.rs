@@ -46,7 +46,7 @@ use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
 use gaia_core::types::{Clock, Model};
 use gaia_model::ModelFile;
-use gaia_telemetry::{BrakeRecord, Observer, Progress, Summary};
+use gaia_telemetry::{BrakeRecord, Observer, OutlierRecord, Progress, Summary};
 
 /// A run that has ended.
 #[derive(Clone, Debug)]
@@ -377,7 +377,8 @@ fn carry_out(
 
 /// Logs the end of a run.
 fn log_outcome(plan: &Plan, summary: &Summary) {
-    let Summary { stopped_by, time_s, clocks, objective, brakes, copies_equal, .. } = summary;
+    let Summary { stopped_by, time_s, clocks, objective, brakes, copies_equal, outliers, .. } =
+        summary;
     info!(stopped_by, time_s, clocks, objective, copies_equal, "run has ended");
     if *brakes != BrakeRecord::default() {
         let BrakeRecord { announcements_expired, mirrors_lost } = brakes;
@@ -388,6 +389,10 @@ fn log_outcome(plan: &Plan, summary: &Summary) {
             mirrors_lost,
             "reads stopped waiting for announced updates or for mirrors"
         );
+    }
+    for OutlierRecord { worker, updates, norm_max } in outliers {
+        let run = &plan.name;
+        warn!(run, worker, updates, norm_max, "servers limited updates of a worker");
     }
 }
 

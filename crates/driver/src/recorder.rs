@@ -11,14 +11,16 @@ use super::server_stats::{ServerStats, conserved};
 use gaia_config::{Decision, EvaluatePlace, Plan};
 use gaia_core::application::{Application, Evaluation};
 use gaia_core::coordinator::StopReason;
-use gaia_core::server::{Divergence, LinkStats};
+use gaia_core::server::{Divergence, LinkStats, OutlierStats};
 use gaia_core::sync::{Axes, WaitReason};
 use gaia_core::topology::Topology;
-use gaia_core::types::{Clock, DcId, Instant, Persist, Restorer, Saved, Saver, StateError};
+use gaia_core::types::{
+    Clock, DcId, Instant, Persist, Restorer, Saved, Saver, StateError, WorkerId,
+};
 use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, GuardRecord, HomeEvaluation, LinkRecord,
-    MembershipChange, MembershipRecord, MetricRecord, PartedRecord, Progress, Summary,
-    WaitedRecord,
+    MembershipChange, MembershipRecord, MetricRecord, OutlierRecord, PartedRecord, Progress,
+    Summary, WaitedRecord,
 };
 
 /// The traffic of one directed link, counted by the driver's network.
@@ -254,6 +256,7 @@ impl RunRecorder {
             blocked_s: self.blocked(|_| true),
             clock_lag_max: self.clock_lag_max,
             brakes: brakes(all_server_stats),
+            outliers: outliers(all_server_stats, |dc| topology.dc(dc).name.clone()),
             guard: guard(all_server_stats),
             parted: self.parting.found.clone(),
             conservation: conserved(all_server_stats, |dc| topology.dc(dc).name.clone()),
@@ -480,6 +483,27 @@ fn brakes(all_server_stats: &[ServerStats]) -> BrakeRecord {
         brakes.mirrors_lost += stats.mirrors_lost;
     }
     brakes
+}
+
+/// The workers of which a server has limited an update, in the order of the topology. `name` returns the display name
+/// of a data center.
+fn outliers(all_server_stats: &[ServerStats], name: impl Fn(DcId) -> String) -> Vec<OutlierRecord> {
+    let mut found: BTreeMap<WorkerId, OutlierStats> = BTreeMap::new();
+    for ServerStats { server, outliers, .. } in all_server_stats {
+        for (index, stats) in outliers.iter().enumerate().filter(|(_, stats)| stats.updates > 0) {
+            let worker = WorkerId { dc: server.dc, index: index as u16 };
+            let sum = found.entry(worker).or_default();
+            sum.updates += stats.updates;
+            sum.norm_max = sum.norm_max.max(stats.norm_max);
+        }
+    }
+
+    let record = |(worker, OutlierStats { updates, norm_max }): (WorkerId, _)| OutlierRecord {
+        worker: format!("{}/worker-{}", name(worker.dc), worker.index),
+        updates,
+        norm_max,
+    };
+    found.into_iter().map(record).collect()
 }
 
 /// The results of the guards of all servers. A copy is measured as a whole, and all servers of its data center

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use gaia_core::recovery::Ledger;
-use gaia_core::server::{BrakeStats, GuardStats, LinkStats, Server};
+use gaia_core::server::{BrakeStats, GuardStats, LinkStats, OutlierStats, Server};
 use gaia_core::types::{DcId, ServerId};
 use gaia_telemetry::{BrokenLink, ConservationRecord};
 
@@ -15,6 +15,8 @@ pub(crate) struct ServerStats {
     pub(crate) server: ServerId,
     pub(crate) links: BTreeMap<DcId, LinkStats>,
     pub(crate) brakes: BrakeStats,
+    /// By worker of the data center. Empty if updates have no limits.
+    pub(crate) outliers: Vec<OutlierStats>,
     /// `None` if the server has no guard.
     pub(crate) guard: Option<GuardStats>,
     /// The final tightness of the server, in steps.
@@ -32,6 +34,7 @@ impl ServerStats {
             server: id,
             links: mirrors.map(|to| (to, server.link_stats(to))).collect(),
             brakes: server.brake_stats(),
+            outliers: server.outlier_stats().to_vec(),
             guard: server.guard_stats(),
             tightness: server.tightness().steps(),
             ledgers: BTreeMap::new(),
@@ -95,6 +98,7 @@ mod tests {
             server: ServerId { dc: DcId(own), shard: ShardId(3) },
             links: BTreeMap::new(),
             brakes: BrakeStats::default(),
+            outliers: Vec::new(),
             guard: None,
             tightness: 0,
             ledgers: BTreeMap::from([(

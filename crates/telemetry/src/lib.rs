@@ -17,8 +17,8 @@ pub use records::finite_or_null;
 pub use records::{
     BlockedSeconds, BrakeRecord, BreakdownRecord, BrokenLink, ConservationRecord, DcProgress,
     EvaluatedOn, GuardRecord, HomeEvaluation, InitialRecord, LinkRecord, MembershipChange,
-    MembershipRecord, MetricRecord, ModelSnapshot, Observer, PartedRecord, Progress, RatingRecord,
-    Summary, TrivialRecord, Unobserved, WaitedRecord,
+    MembershipRecord, MetricRecord, ModelSnapshot, Observer, OutlierRecord, PartedRecord, Progress,
+    RatingRecord, Summary, TrivialRecord, Unobserved, WaitedRecord,
 };
 pub use watched::Telemetry;
 

@@ -144,6 +144,17 @@ pub struct BrakeRecord {
     pub mirrors_lost: u64,
 }
 
+/// A worker of which servers have limited updates (`[sync.outliers]`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutlierRecord {
+    /// The worker.
+    pub worker: String,
+    /// How many of its updates were clipped or refused, over the servers of its data center.
+    pub updates: u64,
+    /// The largest L2 norm of these, of the part of one server.
+    pub norm_max: f64,
+}
+
 /// What the guard against skew measured and changed, over all data centers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GuardRecord {
@@ -422,6 +433,9 @@ pub struct Summary {
     /// What ASP's brakes stopped waiting for.
     #[serde(default)]
     pub brakes: BrakeRecord,
+    /// Workers of which updates were above the limits. Empty without limits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outliers: Vec<OutlierRecord>,
     /// `None` without a guard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardRecord>,

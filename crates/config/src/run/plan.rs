@@ -10,7 +10,9 @@ use crate::sections::{
 };
 use gaia_core::coordinator::StopRules;
 use gaia_core::server::{Blocks, ExchangeRoute};
-use gaia_core::sync::{BlockShares, ExchangeKind, LocalSync, OverlayKind, RemoteSync};
+use gaia_core::sync::{
+    BlockShares, ExchangeKind, LocalSync, OutlierConfig, OverlayKind, RemoteSync,
+};
 use gaia_core::topology::{DataHome, Deployment, Overlay, Topology, fastest_ring, fastest_tree};
 use gaia_core::types::Seed;
 use gaia_ml::apps::{AppConfig, ExternalConfig};
@@ -34,6 +36,8 @@ pub struct Plan {
     pub remote: RemoteSync,
     /// Who has chosen it.
     pub decision: Decision,
+    /// The limits on workers' updates. `None` if there are none.
+    pub outliers: Option<OutlierConfig>,
     /// What an iteration costs in time.
     pub compute: ComputeConfig,
     /// When the model is evaluated.

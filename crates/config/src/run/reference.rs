@@ -16,7 +16,9 @@ use crate::sections::{
 };
 use crate::topology::{DataCenterKeys, DefaultKeys, GroupKeys, LinkKeys, TopologyKeys, WanKeys};
 use gaia_core::coordinator::{ChangeRule, StopRules};
-use gaia_core::sync::{AspConfig, BspConfig, GuardConfig, LocalStepsConfig, SspConfig, TapConfig};
+use gaia_core::sync::{
+    AspConfig, BspConfig, GuardConfig, LocalStepsConfig, OutlierConfig, SspConfig, TapConfig,
+};
 use gaia_ml::apps::{
     ConvolutionalNetworkConfig, CorpusConfig, ExternalConfig, ImageGenerator, ImageSource,
     LogisticRegressionConfig, MatrixFactorizationConfig, MixtureGenerator, PerceptronConfig,
@@ -165,7 +167,7 @@ fn every_key_in_the_code_is_in_the_reference() {
 }
 
 /// Keys in blocks whose absence means something else than any value.
-const NO_DEFAULT: [&str; 15] = [
+const NO_DEFAULT: [&str; 17] = [
     "batch",
     "clip_norm",
     "data",
@@ -174,7 +176,9 @@ const NO_DEFAULT: [&str; 15] = [
     "examples_per_second",
     "features",
     "learning_rate_clocks",
+    "median_times",
     "model",
+    "norm_max",
     "ring",
     "script",
     "settings",
@@ -213,6 +217,7 @@ fn tables() -> Vec<(&'static str, &'static [&'static str])> {
         ("sync.remote", keys::<AspConfig>()),
         ("sync.remote", keys::<LocalStepsConfig>()),
         ("sync.remote.guard", keys::<GuardConfig>()),
+        ("sync.outliers", keys::<OutlierConfig>()),
         ("stop", keys::<StopRules>()),
         ("stop", keys::<ChangeRule>()),
         ("evaluate", keys::<EvaluateConfig>()),

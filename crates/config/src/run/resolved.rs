@@ -13,7 +13,8 @@ use crate::sections::{
 };
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{
-    AspConfig, BspConfig, LocalStepsConfig, LocalSync, RemoteSync, SspConfig, TapConfig,
+    AspConfig, BspConfig, LocalStepsConfig, LocalSync, OutlierConfig, RemoteSync, SspConfig,
+    TapConfig,
 };
 use gaia_core::topology::{Deployment, Topology};
 use gaia_core::types::{Bandwidth, DcId, DurationSetting, Seed};
@@ -44,6 +45,8 @@ struct Resolved<'p> {
 struct ResolvedSync<'p> {
     local: LocalSync,
     remote: ResolvedRemote<'p>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outliers: Option<OutlierConfig>,
 }
 
 #[derive(Serialize)]
@@ -134,7 +137,11 @@ impl Plan {
             seed: self.seed,
             driver: self.driver,
             app: self.app.as_ref(),
-            sync: ResolvedSync { local: self.local, remote: ResolvedRemote::of(self) },
+            sync: ResolvedSync {
+                local: self.local,
+                remote: ResolvedRemote::of(self),
+                outliers: self.outliers,
+            },
             stop: self.stop,
             evaluate: &self.evaluate,
             drain: self.drain,

@@ -20,7 +20,7 @@ use crate::sections::{
 use crate::topology;
 use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
-use gaia_core::sync::{ExchangeKind, OverlayKind, RemoteSync};
+use gaia_core::sync::{ExchangeKind, OutlierConfig, OverlayKind, RemoteSync};
 use gaia_core::types::Seed;
 use gaia_ml::apps::AppConfig;
 
@@ -47,7 +47,6 @@ pub(crate) struct RunKeys {
     app: Option<IgnoredAny>,
     #[expect(dead_code, reason = "read by the topology")]
     topology: IgnoredAny,
-    #[expect(dead_code, reason = "read by its models")]
     sync: SyncKeys,
     #[serde(default)]
     compute: ComputeKeys,
@@ -70,11 +69,14 @@ pub(crate) struct RunKeys {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "read by their models")]
 pub(crate) struct SyncKeys {
+    #[expect(dead_code, reason = "read by its model")]
     #[serde(default)]
     local: Option<IgnoredAny>,
+    #[expect(dead_code, reason = "read by its model")]
     remote: IgnoredAny,
+    #[serde(default)]
+    outliers: Option<OutlierConfig>,
 }
 
 impl Plan {
@@ -324,6 +326,10 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
         sections::add_up(root, app.kind(), &mut remote)?;
     }
 
+    if let Some(outliers) = keys.sync.outliers {
+        sections::outliers(&checks, outliers, app.as_ref())?;
+    }
+
     let compute = keys.compute.check(&checks, driver, &topology)?;
     keys.evaluate.check(&checks, driver)?;
 
@@ -343,6 +349,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
         local,
         remote,
         decision,
+        outliers: keys.sync.outliers,
         compute,
         evaluate: keys.evaluate,
         drain: keys.drain,

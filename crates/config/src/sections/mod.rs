@@ -12,6 +12,7 @@ mod evaluate;
 mod failures;
 mod log;
 mod model;
+mod outliers;
 mod stop;
 mod synchronisation;
 
@@ -27,6 +28,7 @@ pub use evaluate::{EvaluateConfig, EvaluatePlace};
 pub use failures::{FailuresConfig, LostWorkers, OnGiveUp};
 pub use log::{LogConfig, LogSync};
 pub use model::{KeepModel, ModelConfig};
+pub(crate) use outliers::outliers;
 pub(crate) use stop::stop;
 pub use synchronisation::Decision;
 #[cfg(test)]

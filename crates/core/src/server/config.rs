@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::blocks::{Blocks, DrainMethod};
 use crate::significance::Significance;
-use crate::sync::{AspConfig, Correction, Decay, LocalSync, Policy, RemoteSync};
+use crate::sync::{AspConfig, Correction, Decay, LocalSync, OutlierConfig, Policy, RemoteSync};
 use crate::types::{Bandwidth, Clock, DcId, ServerId, ShardLayout};
 
 /// The configuration of a parameter server.
@@ -24,6 +24,8 @@ pub struct ServerConfig {
     pub local: LocalSync,
     /// The synchronisation with other data centers.
     pub remote: RemoteSync,
+    /// The limits on its workers' updates. `None` if there are none.
+    pub outliers: Option<OutlierConfig>,
     /// The layout of its shard.
     pub layout: ShardLayout,
     /// The links to its mirrors, by their data centers.

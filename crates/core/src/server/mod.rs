@@ -17,11 +17,13 @@ mod frames;
 mod guard;
 mod handshake;
 mod local_server;
+mod outliers;
 mod read_buffers;
 mod remote;
 mod stats;
 mod stretches;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
@@ -42,11 +44,13 @@ pub use config::{ExchangeRoute, LinkFacts, LongestWay, Schedule, ServerConfig};
 pub use divergence::Divergence;
 pub use error::PeerError;
 pub use guard::GuardStats;
+pub use outliers::OutlierStats;
 pub use stats::{BrakeStats, LinkStats, Watermark};
 
 use guard::Guard;
 use handshake::Handshake;
 use local_server::LocalServer;
+use outliers::Outliers;
 use read_buffers::ReadBuffers;
 use remote::{ClockFacts, RemoteModel, remote_model};
 use stretches::Stretches;
@@ -99,6 +103,8 @@ pub struct Server {
     handshake: Handshake,
     remote: Box<dyn RemoteModel>,
     guard: Option<Guard>,
+    /// `None` if updates have no limits.
+    outliers: Option<Outliers>,
     drain: DrainMethod,
     draining: Draining,
     /// The first update that was rejected.
@@ -145,6 +151,9 @@ impl Server {
                 let most = config.remote.tightness_max();
                 Guard::new(config.id, guard, config.links.len() + 1, config.workers, most)
             }),
+            outliers: config
+                .outliers
+                .map(|limits| Outliers::new(limits, config.workers, config.layout.model())),
             drain: config.drain,
             draining: Draining::No,
             divergence: None,
@@ -421,6 +430,11 @@ impl Server {
         self.guard.as_ref().map(Guard::stats)
     }
 
+    /// The updates above the limit, for each worker of the data center. Empty if updates have no limits.
+    pub fn outlier_stats(&self) -> &[OutlierStats] {
+        self.outliers.as_ref().map_or(&[], Outliers::stats)
+    }
+
     /// The tightness that this server applies.
     pub fn tightness(&self) -> Tightness {
         self.remote.tightness()
@@ -463,15 +477,21 @@ impl Server {
         }
     }
 
-    /// Adds a worker's changes to the copy, unless they show that training has diverged.
+    /// Adds a worker's changes to the copy, within the limits. Adds none if they show that training has diverged.
     fn add(&mut self, from: WorkerId, clock: Clock, deltas: &ShardDeltas) {
         if let Some(divergence) = Divergence::find(from, clock, deltas, self.store.layout()) {
             self.divergence.get_or_insert(divergence);
             self.outputs.push_back(ServerOutput::Diverged(divergence));
             return;
         }
+        let admitted = match &mut self.outliers {
+            Some(outliers) => outliers.admit(from, deltas),
+            None => Some(Cow::Borrowed(deltas)),
+        };
+        let Some(deltas) = admitted else { return };
+
         let remote = &mut self.remote;
-        self.store.add(deltas, |place, change, values| {
+        self.store.add(&deltas, |place, change, values| {
             remote.on_change(clock, place, change, values);
         });
     }
@@ -492,7 +512,8 @@ impl Server {
     /// Answers the reads that are not held back. The guard's copy is taken at a read.
     fn answer_reads(&mut self, now: Instant) {
         let (remote, store) = (&self.remote, &self.store);
-        let is_shared = self.local.clocks().len() > 1 || self.guard.is_some();
+        let is_shared =
+            self.local.clocks().len() > 1 || self.guard.is_some() || self.outliers.is_some();
         let gate = |clock, rows: &_, waited| remote.gate(clock, rows, waited, store);
         for read in self.local.admit(now, gate) {
             let probes = self.guard.as_mut().map_or_else(Vec::new, |guard| {
@@ -503,7 +524,7 @@ impl Server {
                 guard.requests(read.worker.index, store.values())
             });
 
-            // Other workers and the guard need the changes of each iteration.
+            // Other workers and the guard need the changes of each iteration, and limits apply to each.
             let found = if is_shared { None } else { remote.stretch() };
             let values = if self.stretches.answers_without_values(found) {
                 SharedValues::default()
@@ -554,6 +575,7 @@ persist! {
                 handshake,
                 remote,
                 guard,
+                outliers,
                 drain: _,
                 draining,
                 divergence,
@@ -575,6 +597,9 @@ persist! {
             walk.part("remote", remote, layout)?;
             if let Some(guard) = guard {
                 walk.part("guard", guard, layout.parameters())?;
+            }
+            if let Some(outliers) = outliers {
+                walk.part("outliers", outliers, ())?;
             }
             walk.record("draining", draining)?;
             walk.record("divergence", divergence)?;

@@ -281,6 +281,22 @@ impl ShardDeltas {
             })
     }
 
+    /// The L2 norm of the changes to each table, in the layout's order.
+    pub fn norms(&self) -> impl Iterator<Item = f64> {
+        let squared = |change: &f32| f64::from(*change).powi(2);
+        self.0.tables.iter().map(move |table| table.values.iter().map(squared).sum::<f64>().sqrt())
+    }
+
+    /// The same rows, with the changes to each table multiplied by a factor of its own, in the layout's order.
+    #[must_use]
+    pub fn scaled(&self, factors: impl IntoIterator<Item = f32>) -> Self {
+        let mut scaled = self.clone();
+        for (changes, factor) in scaled.0.tables.iter_mut().zip(factors) {
+            changes.values.iter_mut().for_each(|change| *change *= factor);
+        }
+        scaled
+    }
+
     /// The size of the deltas on the LAN in bytes: a header, and 4 bytes for each row and each parameter. The rows of a
     /// table that changed as a whole are not listed.
     pub fn lan_bytes(&self, layout: &ShardLayout) -> u64 {

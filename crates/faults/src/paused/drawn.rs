@@ -60,6 +60,8 @@ impl Drawn {
         let mut chance = root.random();
         let mut plan = scenario.plan();
         let late = plan.late();
+        // The sum of all updates is known where they are applied as they are.
+        plan.outliers = None;
 
         for link in &mut plan.topology.links {
             // QUIC handshakes are larger than the frames for which the bandwidths were drawn.

@@ -23,8 +23,8 @@ use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
 use gaia_core::sync::{
     AspConfig, BlockShares, Brake, BspConfig, Combine, Decay, ExchangeKind, Floor, Goal,
-    LocalStepsConfig, LocalSync, OnPartition, Outer, Overlap, OverlayKind, Policy, RemoteSync,
-    SspConfig, TapConfig, ValueFormat,
+    LocalStepsConfig, LocalSync, OnPartition, Outer, OutlierAction, OutlierConfig, Overlap,
+    OverlayKind, Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
 };
 use gaia_core::topology::{DataCenter, Topology, WanLink};
 use gaia_core::types::{
@@ -234,6 +234,18 @@ impl Scenario {
         remote
     }
 
+    /// Limits on updates, in one schedule of four. Half of the updates are above the smallest. The limit by the median
+    /// is above them all, but its record must survive crashes. Sums of scaled changes are not exact, so where these are
+    /// rounded on the way, updates above the limit are refused.
+    fn outliers(&self) -> Option<OutlierConfig> {
+        let mut chance = Seed(self.seed).child("outliers").random();
+        let occurs = within(&mut chance, 0, 3) == 0;
+        let norm_max = Some(within(&mut chance, 3, 12) as f64);
+        let may_clip = within(&mut chance, 0, 2) > 0 && matches!(&*self.remote, "tap" | "asp");
+        let action = if may_clip { OutlierAction::Clip } else { OutlierAction::Refuse };
+        occurs.then_some(OutlierConfig { norm_max, median_times: Some(1e3), action })
+    }
+
     /// The plan of the run, with all other parameters drawn.
     pub(crate) fn plan(&self) -> Plan {
         let seed = Seed(self.seed);
@@ -254,6 +266,7 @@ impl Scenario {
                 self.exchange(),
                 &mut seed.child("settings").random(),
             )),
+            outliers: self.outliers(),
             compute: ComputeConfig {
                 model: ComputeModel::Cost,
                 rate: ComputeRate::ExamplesPerSecond(1.0 / seconds),

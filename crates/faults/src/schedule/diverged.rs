@@ -97,7 +97,7 @@ impl Schedule<'_> {
     ) -> Done {
         let mut values = deltas.tables().flat_map(|(_, changes)| &changes.values);
         let deltas = if values.all(|value| is_sound(*value)) {
-            deltas.clone()
+            self.applied(deltas.clone())
         } else {
             self.see(Seen::Rejected { server, worker, clock })?;
             self.recorder(server, Undone::Rejected { server, worker, clock });

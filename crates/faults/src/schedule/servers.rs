@@ -11,6 +11,8 @@ use gaia_core::link::Train;
 use gaia_core::node::WorkerMessage;
 use gaia_core::recovery::{MessageError, Output, RequestOrder};
 use gaia_core::session::HelloKind;
+use gaia_core::store::ShardDeltas;
+use gaia_core::sync::{OutlierAction, OutlierConfig};
 use gaia_core::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
 
 impl Schedule<'_> {
@@ -144,6 +146,23 @@ impl Schedule<'_> {
         }
 
         Ok(())
+    }
+
+    /// What a server applies of a worker's update, by the limits of the plan.
+    pub(super) fn applied(&self, deltas: ShardDeltas) -> ShardDeltas {
+        let Some(OutlierConfig { norm_max: Some(most), action, .. }) = self.plan.outliers else {
+            return deltas;
+        };
+        let factors: Vec<f32> = deltas
+            .norms()
+            .map(|norm| if norm > most { (most / norm) as f32 } else { 1.0 })
+            .collect();
+        match action {
+            OutlierAction::Refuse if factors.iter().any(|factor| *factor < 1.0) => {
+                deltas.scaled(factors.iter().map(|_| 0.0))
+            }
+            _ => deltas.scaled(factors),
+        }
     }
 
     fn arrive(&mut self, at: ServerId, from: DcId, message: Bytes) -> Done {

@@ -241,6 +241,10 @@ fn facts(summary: &Summary) -> Vec<Figure> {
         facts.push(Figure::new("Skew", format!("{what}; {how}"), ""));
     }
 
+    if !summary.outliers.is_empty() {
+        facts.push(Figure::new("Outliers", phrases::outliers(&summary.outliers), ""));
+    }
+
     if let Some(guard) = &summary.guard {
         facts.push(Figure::new("Guard against skew", phrases::guard(guard), ""));
     }

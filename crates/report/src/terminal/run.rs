@@ -123,6 +123,10 @@ fn figures(summary: &Summary) -> Vec<(&'static str, String)> {
         figures.push(("skew", phrases::parted(parted)));
     }
 
+    if !summary.outliers.is_empty() {
+        figures.push(("outliers", phrases::outliers(&summary.outliers)));
+    }
+
     if let Some(guard) = &summary.guard {
         figures.push(("guard", phrases::guard(guard)));
     }

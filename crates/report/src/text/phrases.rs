@@ -3,8 +3,8 @@
 use super::{numbers, plain};
 use crate::seeds::Spread;
 use gaia_telemetry::{
-    ConservationRecord, GuardRecord, MembershipChange, MembershipRecord, PartedRecord, Summary,
-    TrivialRecord,
+    ConservationRecord, GuardRecord, MembershipChange, MembershipRecord, OutlierRecord,
+    PartedRecord, Summary, TrivialRecord,
 };
 
 /// The application, its data and its size. Older runs say less about the data.
@@ -192,6 +192,15 @@ pub(crate) fn parted_by(parted: &PartedRecord) -> String {
     format!(
         "on the examples of others copies lost {lost} of the initial loss more than the copies there"
     )
+}
+
+/// The workers of which updates were above the limits.
+pub(crate) fn outliers(outliers: &[OutlierRecord]) -> String {
+    let of = |OutlierRecord { worker, updates, .. }: &OutlierRecord| {
+        format!("{} of {worker}", numbers::counted(*updates as usize, "update"))
+    };
+    let all: Vec<String> = outliers.iter().map(of).collect();
+    format!("limited {}", all.join(", "))
 }
 
 /// What a guard against skew measured.

@@ -3,29 +3,45 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tracing::warn;
+
+use crate::real::connections::throttle::LogThrottle;
 use crate::real::node::context::NodeContext;
 use crate::recorder::LinkCounters;
 use gaia_config::Plan;
-use gaia_core::server::Server;
+use gaia_core::server::{OutlierStats, Server};
 use gaia_core::sync::WaitReason;
-use gaia_core::types::{DcId, Lane, NodeId, ServerId};
+use gaia_core::types::{DcId, Lane, NodeId, ServerId, WorkerId};
 use gaia_telemetry::{MirrorMeter, ModelSnapshot, NodeMeter, Observer, Progress};
 
 /// The metrics of a server and its links.
 pub(in crate::real) struct Meters {
     node: NodeMeter,
     mirrors: BTreeMap<DcId, MirrorMeter>,
+    /// The names of the workers in the data center.
+    workers: Vec<String>,
+    /// By worker, the limited updates that were logged.
+    outliers: Vec<OutlierStats>,
+    outlier_lines: LogThrottle,
 }
 
 impl Meters {
     pub(in crate::real) fn new(context: &NodeContext, id: ServerId) -> Self {
+        let workers = 0..context.run_context.plan.topology.dc(id.dc).workers as u16;
+        let worker = |index| NodeId::Worker(WorkerId { dc: id.dc, index });
         let others = context.run_context.plan.topology.dc_ids().filter(|dc| *dc != id.dc);
         let meter = |dc| {
             context.meter.mirror(
                 &context.run_context.label(NodeId::Server(ServerId { dc, shard: id.shard })),
             )
         };
-        Self { node: context.meter.clone(), mirrors: others.map(|dc| (dc, meter(dc))).collect() }
+        Self {
+            node: context.meter.clone(),
+            mirrors: others.map(|dc| (dc, meter(dc))).collect(),
+            workers: workers.map(|index| context.run_context.label(worker(index))).collect(),
+            outliers: Vec::new(),
+            outlier_lines: LogThrottle::default(),
+        }
     }
 
     pub(in crate::real) fn on_frame(&self, from: DcId, lane: Lane, bytes: usize) {
@@ -42,7 +58,7 @@ impl Meters {
     }
 
     /// Reads the counters of the server and its links.
-    pub(in crate::real) fn read(&self, server: &Server, links: &[(DcId, LinkCounters)]) {
+    pub(in crate::real) fn read(&mut self, server: &Server, links: &[(DcId, LinkCounters)]) {
         let clock = server.clock();
         self.node.on_server(clock, server.brake_stats(), server.waiting());
         for (dc, mirror) in &self.mirrors {
@@ -53,6 +69,21 @@ impl Meters {
         }
         for (dc, counters) in links {
             self.mirrors[dc].on_carried(counters.bytes, counters.busy);
+        }
+        self.report_outliers(server.outlier_stats());
+    }
+
+    /// Names the workers of which updates were limited since the last heartbeat.
+    fn report_outliers(&mut self, stats: &[OutlierStats]) {
+        self.outliers.resize(stats.len(), OutlierStats::default());
+        for ((known, stats), worker) in self.outliers.iter_mut().zip(stats).zip(&self.workers) {
+            if stats.updates > known.updates
+                && let Some(left_out) = self.outlier_lines.pass()
+            {
+                let (updates, norm_max) = (stats.updates - known.updates, stats.norm_max);
+                warn!(updates, norm_max, "updates of {worker} were above the limit{left_out}");
+                *known = *stats;
+            }
         }
     }
 }

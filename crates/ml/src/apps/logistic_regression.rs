@@ -226,7 +226,7 @@ impl Application for LogisticRegression {
             rows: Vec::new(),
             prepared: None,
             adaptive: Adaptive::new(
-                shared.config.optimizer,
+                &shared.config.steps(),
                 shared.layout.tables()[..ADAPTED].iter().map(|table| table.rows),
             ),
             statistics: InputStatistics {

@@ -200,7 +200,7 @@ impl Application for Network {
             visits: Visits::of_size(&shared.examples, worker, shared.batch, seed),
             activations: Activations::default(),
             velocity,
-            adaptive: Adaptive::new(shared.training.steps.optimizer, sizes),
+            adaptive: Adaptive::new(&shared.training.steps, sizes),
             statistics: InputStatistics {
                 clocks: shared.examples.batches(worker, shared.batch),
                 weight: 1.0 / shared.examples.train_total as f64,

@@ -1,6 +1,7 @@
 //! The directions of the optimizers that divide by the squares of gradients.
 
-use super::Optimizer;
+use super::{Optimizer, Steps};
+use crate::config::RateDecay;
 use gaia_core::types::{Clock, Content, Restorer, Saved, Saver, StateError};
 
 /// What a worker keeps beside the squares, which are in the model.
@@ -9,19 +10,26 @@ pub(crate) struct Adaptive {
 }
 
 enum Rule {
-    Adagrad,
+    /// Squares are added up with weights that grow as this power of the clock.
+    Adagrad { growth: i32 },
     /// The moving mean of this worker's gradients, table by table. It is linear, so that each worker may keep its own.
-    Adam {
-        means: Vec<Vec<f32>>,
-    },
+    Adam { means: Vec<Vec<f32>> },
 }
 
 impl Adaptive {
     /// The state for tables with so many parameters. `None` for an optimizer that divides by nothing.
-    pub(crate) fn new(optimizer: Optimizer, tables: impl Iterator<Item = usize>) -> Option<Self> {
-        let rule = match optimizer {
+    ///
+    /// AdaGrad divides by the root of a plain sum, in which the large gradients of a run's beginning count for ever: the
+    /// lower the minimum is beside them, the longer steps towards it are too short. In a run of known length, whose
+    /// linear decay averages the noise of longer steps out, squares have weights that grow with the clock (Zou et al.,
+    /// Weighted AdaGrad with unified momentum, 2018).
+    pub(crate) fn new(steps: &Steps, tables: impl Iterator<Item = usize>) -> Option<Self> {
+        let rule = match steps.optimizer {
             Optimizer::Sgd => return None,
-            Optimizer::Adagrad => Rule::Adagrad,
+            Optimizer::Adagrad => {
+                let growth = if steps.decay() == RateDecay::Linear { SQUARES_GROWTH } else { 0 };
+                Rule::Adagrad { growth }
+            }
             Optimizer::Adam => Rule::Adam { means: tables.map(|size| vec![0.0; size]).collect() },
         };
         Some(Self { rule })
@@ -50,20 +58,23 @@ impl Adaptive {
         assert_eq!(gradient.len(), squares.len());
         let both = gradient.iter_mut().zip(squares).zip(shares.iter().cycle());
         match &mut self.rule {
-            Rule::Adagrad => both
-                .map(|((gradient, sum), share)| {
-                    let square = square(*gradient);
-                    let direction = *gradient / ((sum.max(0.0) + square).sqrt() + TINY);
+            Rule::Adagrad { growth } => {
+                let weight = (clock.0 as f32 + 1.0).powi(*growth);
+                let root = weight.sqrt();
+                both.map(|((gradient, sum), share)| {
+                    let square = (weight * *gradient * *gradient).min(SQUARE_MAX);
+                    let direction = root * *gradient / ((sum.max(0.0) + square).sqrt() + TINY);
                     *gradient = direction.clamp(-1.0, 1.0);
                     share * square
                 })
-                .collect(),
+                .collect()
+            }
             Rule::Adam { means } => {
                 let means = &mut means[table];
                 let (first, second) = (seen(ADAM_MEAN, clock), seen(ADAM_SQUARES, clock));
                 both.enumerate()
                     .map(|(at, ((gradient, squares), share))| {
-                        let square = square(*gradient);
+                        let square = (*gradient * *gradient).min(SQUARE_MAX);
                         let change = ADAM_SQUARES * (square - squares);
                         let mean = &mut means[place(at)];
                         *mean += ADAM_MEAN * (*gradient - *mean);
@@ -104,16 +115,14 @@ fn mean_of(table: usize) -> String {
     format!("mean.{table}")
 }
 
-/// A square that can be added to others.
-fn square(gradient: f32) -> f32 {
-    (gradient * gradient).min(SQUARE_MAX)
-}
-
 /// The weight of what a moving mean has seen up to a clock, where it started at 0.
 fn seen(weight: f32, clock: Clock) -> f32 {
     let left = (1.0 - f64::from(weight)).powf(clock.0 as f64 + 1.0);
     (1.0 - left) as f32
 }
+
+/// The power of the clock with which weights of squares grow.
+const SQUARES_GROWTH: i32 = 2;
 
 /// The weight of the latest gradient, `1 − β₁`.
 const ADAM_MEAN: f32 = 0.1;
@@ -125,15 +134,25 @@ const ADAM_SQUARES: f32 = 0.01;
 /// What is added to a root, so that a direction of nothing is nothing.
 const TINY: f32 = 1e-8;
 
+/// The largest square that is added to others.
 const SQUARE_MAX: f32 = 1e30;
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::STEPS;
     use super::*;
 
     /// The directions of one parameter whose squares are the model's, clock by clock.
     fn directions(optimizer: Optimizer, gradients: &[f32], share: f32) -> (Vec<f32>, f32) {
-        let mut adaptive = Adaptive::new(optimizer, [1].into_iter()).expect("it divides");
+        directions_of(&steps(optimizer), gradients, share)
+    }
+
+    fn steps(optimizer: Optimizer) -> Steps {
+        Steps { optimizer, learning_rate_decay: Some(RateDecay::None), ..STEPS }
+    }
+
+    fn directions_of(steps: &Steps, gradients: &[f32], share: f32) -> (Vec<f32>, f32) {
+        let mut adaptive = Adaptive::new(steps, [1].into_iter()).expect("it divides");
         let mut squares = [0.0];
         let step = |(clock, gradient): (usize, &f32)| {
             let mut direction = [*gradient];
@@ -156,6 +175,33 @@ mod tests {
         let (found, squares) = directions(Optimizer::Adagrad, &[3.0, -4.0, 0.0, 12.0], 1.0);
         assert_close(&found, &[1.0, -0.8, 0.0, 12.0 / 13.0]);
         assert_eq!(squares, 169.0);
+    }
+
+    #[test]
+    fn adagrad_weights_squares_by_the_square_of_the_clock_where_steps_fall_to_nothing() {
+        let linear = Steps {
+            learning_rate_decay: Some(RateDecay::Linear),
+            learning_rate_clocks: Some(4),
+            ..steps(Optimizer::Adagrad)
+        };
+        let (found, squares) = directions_of(&linear, &[3.0, -4.0, 0.0, 12.0], 1.0);
+        let expected = [3.0 / 9_f32.sqrt(), -8.0 / 73_f32.sqrt(), 0.0, 48.0 / 2377_f32.sqrt()];
+        assert_close(&found, &expected);
+        assert_eq!(squares, 2377.0);
+    }
+
+    #[test]
+    fn gradients_of_one_size_give_steps_that_fall_with_the_root_of_the_clock() {
+        for (decay, at_one) in [(RateDecay::None, 1.0), (RateDecay::Linear, 3_f32.sqrt())] {
+            let steps = Steps {
+                learning_rate_decay: Some(decay),
+                learning_rate_clocks: Some(1000),
+                ..steps(Optimizer::Adagrad)
+            };
+            let (found, _) = directions_of(&steps, &[5.0; 1000], 1.0);
+            let scaled = found[999] * 1000_f32.sqrt();
+            assert!((scaled / at_one - 1.0).abs() < 0.01, "{decay:?}: {scaled}");
+        }
     }
 
     #[test]
@@ -185,7 +231,8 @@ mod tests {
     #[test]
     fn squares_that_are_rounded_below_zero_make_no_direction_long() {
         for optimizer in [Optimizer::Adagrad, Optimizer::Adam] {
-            let mut adaptive = Adaptive::new(optimizer, [1].into_iter()).expect("it divides");
+            let mut adaptive =
+                Adaptive::new(&steps(optimizer), [1].into_iter()).expect("it divides");
             for (clock, gradient) in [(10, 1.0), (11, 1e-6), (12, 0.0)] {
                 let mut direction = [gradient];
                 adaptive.direct(0, |at| at, Clock(clock), &mut direction, &[-1e-3], &[1.0]);
@@ -198,8 +245,8 @@ mod tests {
     #[test]
     fn gradients_that_cancel_over_workers_give_directions_that_cancel_in_the_long_run() {
         let gradients = [3.0, -1.0, -1.0, -1.0];
-        let mut workers =
-            gradients.map(|_| Adaptive::new(Optimizer::Adam, [1].into_iter()).expect("it divides"));
+        let mut workers = gradients
+            .map(|_| Adaptive::new(&steps(Optimizer::Adam), [1].into_iter()).expect("it divides"));
         let (mut squares, mut sum) = (0.0, 0.0);
         for clock in (0..400).map(Clock) {
             sum = 0.0;

@@ -26,7 +26,8 @@ pub enum Optimizer {
     /// The gradient, with momentum where the application has it.
     #[default]
     Sgd,
-    /// Each partial derivative over the root of the sum of its squares (Duchi, Hazan and Singer, JMLR 12, 2011).
+    /// Each partial derivative over the root of the sum of its squares (Duchi, Hazan and Singer, JMLR 12, 2011). With a
+    /// linear decay of the learning rate later squares weigh more (Zou et al., Weighted AdaGrad, 2018).
     Adagrad,
     /// A moving mean of each partial derivative over the root of that of its squares (Kingma and Ba, ICLR 2015).
     Adam,
@@ -245,7 +246,7 @@ const CLOCKS_MAX: u64 = 1 << 40;
 mod tests {
     use super::*;
 
-    const STEPS: Steps = Steps {
+    pub(super) const STEPS: Steps = Steps {
         optimizer: Optimizer::Adam,
         batch: None,
         learning_rate: None,

@@ -10,8 +10,8 @@ pub(crate) struct Adaptive {
 }
 
 enum Rule {
-    /// Squares are added up with weights that grow as this power of the clock.
-    Adagrad { growth: i32 },
+    /// The squares of gradients are added up, or those of gradients times their clock.
+    Adagrad { times_clock: bool },
     /// The moving mean of this worker's gradients, table by table. It is linear, so that each worker may keep its own.
     Adam { means: Vec<Vec<f32>> },
 }
@@ -21,15 +21,12 @@ impl Adaptive {
     ///
     /// AdaGrad divides by the root of a plain sum, in which the large gradients of a run's beginning count for ever: the
     /// lower the minimum is beside them, the longer steps towards it are too short. In a run of known length, whose
-    /// linear decay averages the noise of longer steps out, squares have weights that grow with the clock (Zou et al.,
-    /// Weighted AdaGrad with unified momentum, 2018).
+    /// linear decay averages the noise of longer steps out, squares have weights that grow with the square of the clock
+    /// (Zou et al., Weighted AdaGrad with unified momentum, 2018).
     pub(crate) fn new(steps: &Steps, tables: impl Iterator<Item = usize>) -> Option<Self> {
         let rule = match steps.optimizer {
             Optimizer::Sgd => return None,
-            Optimizer::Adagrad => {
-                let growth = if steps.decay() == RateDecay::Linear { SQUARES_GROWTH } else { 0 };
-                Rule::Adagrad { growth }
-            }
+            Optimizer::Adagrad => Rule::Adagrad { times_clock: steps.decay() == RateDecay::Linear },
             Optimizer::Adam => Rule::Adam { means: tables.map(|size| vec![0.0; size]).collect() },
         };
         Some(Self { rule })
@@ -58,12 +55,12 @@ impl Adaptive {
         assert_eq!(gradient.len(), squares.len());
         let both = gradient.iter_mut().zip(squares).zip(shares.iter().cycle());
         match &mut self.rule {
-            Rule::Adagrad { growth } => {
-                let weight = (clock.0 as f32 + 1.0).powi(*growth);
-                let root = weight.sqrt();
+            Rule::Adagrad { times_clock } => {
+                let factor = if *times_clock { clock.0 as f32 + 1.0 } else { 1.0 };
                 both.map(|((gradient, sum), share)| {
-                    let square = (weight * *gradient * *gradient).min(SQUARE_MAX);
-                    let direction = root * *gradient / ((sum.max(0.0) + square).sqrt() + TINY);
+                    let weighted = factor * *gradient;
+                    let square = square(weighted);
+                    let direction = weighted / ((sum.max(0.0) + square).sqrt() + TINY);
                     *gradient = direction.clamp(-1.0, 1.0);
                     share * square
                 })
@@ -74,7 +71,7 @@ impl Adaptive {
                 let (first, second) = (seen(ADAM_MEAN, clock), seen(ADAM_SQUARES, clock));
                 both.enumerate()
                     .map(|(at, ((gradient, squares), share))| {
-                        let square = (*gradient * *gradient).min(SQUARE_MAX);
+                        let square = square(*gradient);
                         let change = ADAM_SQUARES * (square - squares);
                         let mean = &mut means[place(at)];
                         *mean += ADAM_MEAN * (*gradient - *mean);
@@ -115,14 +112,16 @@ fn mean_of(table: usize) -> String {
     format!("mean.{table}")
 }
 
+/// A square that can be added to others.
+fn square(gradient: f32) -> f32 {
+    (gradient * gradient).min(SQUARE_MAX)
+}
+
 /// The weight of what a moving mean has seen up to a clock, where it started at 0.
 fn seen(weight: f32, clock: Clock) -> f32 {
     let left = (1.0 - f64::from(weight)).powf(clock.0 as f64 + 1.0);
     (1.0 - left) as f32
 }
-
-/// The power of the clock with which weights of squares grow.
-const SQUARES_GROWTH: i32 = 2;
 
 /// The weight of the latest gradient, `1 − β₁`.
 const ADAM_MEAN: f32 = 0.1;
@@ -134,7 +133,6 @@ const ADAM_SQUARES: f32 = 0.01;
 /// What is added to a root, so that a direction of nothing is nothing.
 const TINY: f32 = 1e-8;
 
-/// The largest square that is added to others.
 const SQUARE_MAX: f32 = 1e30;
 
 #[cfg(test)]

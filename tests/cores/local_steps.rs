@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::cluster::{Cluster, ROOM, Setup};
 use crate::peers::{bulk, header, state};
-use crate::{UNEVEN, bsp, local_steps};
+use crate::{UNEVEN, bsp, local_steps, rounds_of_scripts};
 
 fn cluster(config: LocalStepsConfig) -> Cluster {
     Cluster::new(&Setup::new(RemoteSync::LocalSteps(config)))
@@ -131,11 +131,7 @@ fn the_mean_counts_own_changes_as_often_as_there_are_workers_who_change_the_para
 /// Of scripts, whose copies are to move by their own steps, no worker is counted. They may keep their changes up to a round.
 #[test]
 fn a_copy_moves_by_the_whole_steps_of_its_workers_where_deltas_are_shares() {
-    let config = LocalStepsConfig {
-        combine: Combine::Mean,
-        overlap: Overlap::Clocks(0),
-        ..local_steps(2, ValueFormat::F32)
-    };
+    let config = rounds_of_scripts();
     let remote = RemoteSync::LocalSteps(config.clone());
     let mut cluster = Cluster::new(&Setup { deltas_are_shares: true, ..Setup::new(remote) });
     let worker = WorkerId { dc: DcId(0), index: 0 };

@@ -55,6 +55,15 @@ fn asp(policy: Policy, values: ValueFormat) -> AspConfig {
     }
 }
 
+/// Local steps of scripts, whose workers may keep their changes up to a round of two clocks.
+fn rounds_of_scripts() -> LocalStepsConfig {
+    LocalStepsConfig {
+        combine: Combine::Mean,
+        overlap: Overlap::Clocks(0),
+        ..local_steps(2, ValueFormat::F32)
+    }
+}
+
 /// Local steps that add up changes as they are.
 fn local_steps(steps: u64, values: ValueFormat) -> LocalStepsConfig {
     let defaults = LocalStepsConfig::default();

@@ -2,13 +2,11 @@
 
 use gaia_core::codec::ValueFormat;
 use gaia_core::server::{DrainMethod, OutlierStats};
-use gaia_core::sync::{
-    Combine, LocalStepsConfig, OutlierAction, OutlierConfig, Overlap, RemoteSync,
-};
+use gaia_core::sync::{OutlierAction, OutlierConfig, RemoteSync};
 use gaia_core::types::{DcId, WorkerId};
 
 use crate::cluster::{Cluster, Setup};
-use crate::{POLICIES, asp, bsp, local_steps, tap};
+use crate::{POLICIES, asp, bsp, local_steps, rounds_of_scripts, tap};
 
 fn limited(remote: RemoteSync, action: OutlierAction) -> Setup {
     let outliers = OutlierConfig { norm_max: Some(10.0), median_times: None, action };
@@ -51,12 +49,8 @@ fn of_an_update_above_the_limit_all_copies_get_what_was_applied() {
 /// A worker that keeps changes has values that no server has limited.
 #[test]
 fn a_script_keeps_no_changes_where_updates_have_limits() {
-    let config = LocalStepsConfig {
-        combine: Combine::Mean,
-        overlap: Overlap::Clocks(0),
-        ..local_steps(2, ValueFormat::F32)
-    };
-    let setup = limited(RemoteSync::LocalSteps(config), OutlierAction::Clip);
+    let remote = RemoteSync::LocalSteps(rounds_of_scripts());
+    let setup = limited(remote, OutlierAction::Clip);
     let mut cluster = Cluster::new(&Setup { deltas_are_shares: true, ..setup });
     cluster.ask(0, &[]);
     let worker = WorkerId { dc: DcId(0), index: 0 };

@@ -151,7 +151,7 @@ pub struct OutlierRecord {
     pub worker: String,
     /// How many of its updates were clipped or refused, over the servers of its data center.
     pub updates: u64,
-    /// The largest L2 norm of these, of the part of one server.
+    /// The largest L2 norm above the limit, of the changes to one table on one server.
     pub norm_max: f64,
 }
 

@@ -29,7 +29,7 @@ pub struct OutlierStats {
 /// Limits the updates of the workers of one data center.
 #[derive(Debug)]
 pub(super) struct Outliers {
-    config: OutlierConfig,
+    action: OutlierAction,
     tables: Vec<Norms>,
     /// By worker.
     stats: Vec<OutlierStats>,
@@ -40,7 +40,9 @@ pub(super) struct Outliers {
 struct Norms {
     /// The largest norm that is admitted whatever the median is.
     fixed: f64,
-    /// Each at most the limit of its time. None is 0.
+    /// The largest norm that is admitted, divided by the median.
+    median_times: Option<f64>,
+    /// Each at most the limit of its time. None is 0. Empty where the median sets no limit.
     recent: VecDeque<f64>,
 }
 
@@ -48,10 +50,11 @@ impl Outliers {
     pub(super) fn new(config: OutlierConfig, workers: usize, layout: &ModelLayout) -> Self {
         let norms = |table| {
             let fixed = config.norm_max.filter(|_| !layout.is_statistics(table));
-            Norms { fixed: fixed.unwrap_or(f64::INFINITY), recent: VecDeque::new() }
+            let fixed = fixed.unwrap_or(f64::INFINITY);
+            Norms { fixed, median_times: config.median_times, recent: VecDeque::new() }
         };
         let tables = layout.table_ids().map(norms).collect();
-        Self { config, tables, stats: vec![OutlierStats::default(); workers] }
+        Self { action: config.action, tables, stats: vec![OutlierStats::default(); workers] }
     }
 
     /// What is applied of a worker's update: all of it, a scaled copy, or `None` where it is refused. All changes are
@@ -64,11 +67,14 @@ impl Outliers {
         let mut largest = 0.0_f64;
         let mut factors = Vec::with_capacity(self.tables.len());
         for (norm, table) in deltas.norms().zip(&mut self.tables) {
-            let limit = table.limit(self.config.median_times);
+            let limit = table.limit();
             table.remember(norm.min(limit));
-            let is_above = norm > limit;
-            largest = if is_above { largest.max(norm) } else { largest };
-            factors.push(if is_above { (limit / norm) as f32 } else { 1.0 });
+            if norm > limit {
+                largest = largest.max(norm);
+                factors.push((limit / norm) as f32);
+            } else {
+                factors.push(1.0);
+            }
         }
         if largest == 0.0 {
             return Some(Cow::Borrowed(deltas));
@@ -77,7 +83,7 @@ impl Outliers {
         let stats = &mut self.stats[usize::from(worker.index)];
         stats.updates += 1;
         stats.norm_max = stats.norm_max.max(largest);
-        match self.config.action {
+        match self.action {
             OutlierAction::Clip => Some(Cow::Owned(deltas.scaled(factors))),
             OutlierAction::Refuse => None,
         }
@@ -91,8 +97,8 @@ impl Outliers {
 
 impl Norms {
     /// The largest norm that is admitted unchanged. There is no median until enough norms are known.
-    fn limit(&self, median_times: Option<f64>) -> f64 {
-        let times = median_times.filter(|_| self.recent.len() >= RECENT_MIN);
+    fn limit(&self) -> f64 {
+        let times = self.median_times.filter(|_| self.recent.len() >= RECENT_MIN);
         times.map_or(self.fixed, |times| self.fixed.min(times * self.median()))
     }
 
@@ -104,7 +110,7 @@ impl Norms {
 
     /// Adds a norm to the recent ones. Workers that have changed nothing say nothing about the size of changes.
     fn remember(&mut self, norm: f64) {
-        if norm == 0.0 {
+        if self.median_times.is_none() || norm == 0.0 {
             return;
         }
         if self.recent.len() == RECENT_MAX {
@@ -116,7 +122,7 @@ impl Norms {
 
 persist! {
     impl Persist<()> for Outliers {
-        fn walk(Self { config: _, tables, stats }, walk, ()) {
+        fn walk(Self { action: _, tables, stats }, walk, ()) {
             let workers = stats.len();
             for (table, norms) in (0..).zip(tables) {
                 walk.part(format!("table.{table}"), norms, ())?;
@@ -128,7 +134,7 @@ persist! {
 
 persist! {
     impl Persist<()> for Norms {
-        fn walk(Self { fixed: _, recent }, walk, ()) {
+        fn walk(Self { fixed: _, median_times: _, recent }, walk, ()) {
             walk.record_that("recent", recent, |found, _| {
                 let is_norm = |norm: &f64| norm.is_finite() && *norm > 0.0;
                 found.len() <= RECENT_MAX && found.iter().all(is_norm)

@@ -20,6 +20,6 @@ pub use run::{Override, Plan, RunFile, load_topology, topology_from_text};
 pub use sections::{
     CheckpointConfig, ComputeConfig, ComputeModel, ComputeRate, CostConfig, Decision, DrainConfig,
     DriverKind, EvaluateConfig, EvaluatePlace, FailuresConfig, KeepModel, LogConfig, LogSync,
-    LostWorkers, ModelConfig, OnGiveUp,
+    LostWorkers, ModelConfig, OnGiveUp, Slowdown,
 };
 pub use topology::{PlacementError, Variables, coordinator_address, placed};

@@ -7,7 +7,7 @@ use rand_distr::{Distribution, StandardNormal};
 use gaia_config::{ComputeConfig, ComputeRate};
 use gaia_core::application::Work;
 use gaia_core::persist;
-use gaia_core::types::{DcId, Random, Seed, WorkerId};
+use gaia_core::types::{Random, Seed, WorkerId};
 
 /// Computes the time of the iterations of all workers.
 #[derive(Debug)]
@@ -32,13 +32,9 @@ impl CostModel {
             ComputeRate::FlopsPerSecond(rate) => work.flops / rate,
         };
         let seconds = (seconds + self.config.clock_overhead.0.as_secs_f64())
-            * self.slowdown(worker.dc)
+            * self.config.slowdown.of(worker)
             * self.jitter(number);
         Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX))
-    }
-
-    fn slowdown(&self, dc: DcId) -> f64 {
-        self.config.slowdown.get(dc.index()).copied().unwrap_or(1.0)
     }
 
     fn jitter(&mut self, number: usize) -> f64 {

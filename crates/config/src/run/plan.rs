@@ -146,16 +146,15 @@ impl Plan {
 
     /// The same run with all machines in one data center, which it is compared with ("times LAN").
     ///
-    /// The slowdown of the slowest data center applies to it. If each data center has data of its own, its workers still
-    /// train on it.
+    /// Each worker is as slow as before. If each data center has data of its own, its workers still train on it.
     #[must_use]
     pub fn on_lan(&self) -> Self {
         let mut topology = self.topology.collapsed();
         if self.has_own_data() {
             topology.data_centers[0].stands_for = self.topology.data_homes();
         }
-        let slowest = self.compute.slowdown.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-        let compute = ComputeConfig { slowdown: vec![slowest], ..self.compute.clone() };
+        let slowdown = self.compute.slowdown.on_lan(&self.topology);
+        let compute = ComputeConfig { slowdown, ..self.compute.clone() };
         let deployment = Deployment::default();
         Self { topology, compute, deployment, ..self.clone() }
     }

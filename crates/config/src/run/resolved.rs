@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::plan::Plan;
 use crate::sections::{
     CheckpointConfig, ComputeConfig, ComputeModel, ComputeRate, CostConfig, Decision, DrainConfig,
-    DriverKind, EvaluateConfig, FailuresConfig, LogConfig, ModelConfig,
+    DriverKind, EvaluateConfig, FailuresConfig, LogConfig, ModelConfig, SlowdownKey,
 };
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{
@@ -67,7 +67,7 @@ struct ResolvedCompute<'p> {
     flops_per_second: Option<f64>,
     clock_overhead: String,
     jitter: f64,
-    slowdown: BTreeMap<&'p str, f64>,
+    slowdown: BTreeMap<&'p str, SlowdownKey>,
 }
 
 #[derive(Serialize)]
@@ -199,14 +199,13 @@ impl<'p> ResolvedCompute<'p> {
             ComputeRate::ExamplesPerSecond(rate) => (Some(rate), None),
             ComputeRate::FlopsPerSecond(rate) => (None, Some(rate)),
         };
-        let names = topology.data_centers.iter().map(|dc| dc.name.as_str());
         Self {
             model: compute.model,
             examples_per_second,
             flops_per_second,
             clock_overhead: time(compute.clock_overhead),
             jitter: compute.jitter,
-            slowdown: names.zip(compute.slowdown.iter().copied()).collect(),
+            slowdown: compute.slowdown.resolved(topology),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::DriverKind;
-use crate::document::{Fault, Problem};
+use super::{DriverKind, Slowdown, SlowdownKey};
+use crate::document::Problem;
 use crate::range::{self, Checks};
 use gaia_core::topology::Topology;
 use gaia_core::types::DurationSetting;
@@ -22,8 +22,8 @@ pub struct ComputeConfig {
     pub clock_overhead: DurationSetting,
     /// Sigma of the lognormal factor, of median 1, that each clock's time is multiplied by; 0 for none.
     pub jitter: f64,
-    /// What each data center's clocks are multiplied by, in the topology's order; each above 0.
-    pub slowdown: Vec<f64>,
+    /// What the times of each worker's iterations are multiplied by.
+    pub slowdown: Slowdown,
 }
 
 /// Where the time of an iteration comes from.
@@ -55,7 +55,7 @@ pub(crate) struct ComputeKeys {
     flops_per_second: Option<f64>,
     clock_overhead: Option<DurationSetting>,
     jitter: Option<f64>,
-    slowdown: BTreeMap<String, f64>,
+    slowdown: BTreeMap<String, SlowdownKey>,
 }
 
 impl ComputeConfig {
@@ -70,7 +70,7 @@ impl ComputeConfig {
             rate: ComputeRate::FlopsPerSecond(FLOPS_PER_SECOND),
             clock_overhead: DurationSetting(Duration::ZERO),
             jitter: JITTER,
-            slowdown: Vec::new(),
+            slowdown: Slowdown::default(),
         }
     }
 }
@@ -111,27 +111,9 @@ impl ComputeKeys {
         let jitter = self.jitter.unwrap_or(default.jitter);
         checks.number("compute.jitter", jitter, range::JITTER)?;
 
-        let slowdown = slowdown(checks, &self.slowdown, topology)?;
+        let slowdown = Slowdown::check(checks, self.slowdown, topology)?;
         Ok(ComputeConfig { model, rate, clock_overhead, jitter, slowdown })
     }
-}
-
-fn slowdown(
-    checks: &Checks<'_>,
-    factors: &BTreeMap<String, f64>,
-    topology: &Topology,
-) -> Result<Vec<f64>, Problem> {
-    let names: Vec<&str> = topology.data_centers.iter().map(|dc| dc.name.as_str()).collect();
-    for (name, factor) in factors {
-        let path = format!("compute.slowdown.{name}");
-        if !names.contains(&name.as_str()) {
-            let expected = names.iter().map(|&name| name.to_owned()).collect();
-            let fault = Fault::UnknownKey { expected };
-            return Err(checks.root.problem(&path, fault));
-        }
-        checks.number(&path, *factor, range::SLOWDOWN)?;
-    }
-    Ok(names.iter().map(|&name| factors.get(name).copied().unwrap_or(1.0)).collect())
 }
 
 /// One core of a cloud machine on loops that do not fit a vector unit well.

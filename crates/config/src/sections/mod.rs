@@ -13,6 +13,7 @@ mod failures;
 mod log;
 mod model;
 mod outliers;
+mod slowdown;
 mod stop;
 mod synchronisation;
 
@@ -29,6 +30,8 @@ pub use failures::{FailuresConfig, LostWorkers, OnGiveUp};
 pub use log::{LogConfig, LogSync};
 pub use model::{KeepModel, ModelConfig};
 pub(crate) use outliers::outliers;
+pub use slowdown::Slowdown;
+pub(crate) use slowdown::SlowdownKey;
 pub(crate) use stop::stop;
 pub use synchronisation::Decision;
 #[cfg(test)]

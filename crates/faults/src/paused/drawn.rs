@@ -158,9 +158,10 @@ impl Drawn {
         let lasts = Duration::from_millis(within(chance, 50, 1_000));
         // In half of the runs its workers are ahead of the copy that it takes.
         if within(chance, 0, 1) == 0 {
-            let slowdown = &mut self.plan.compute.slowdown;
-            *slowdown = vec![3.0; self.plan.topology.data_centers.len()];
-            slowdown[lost.dc().expect("a server has a data center").index()] = 1.0;
+            let topology = &self.plan.topology;
+            for dc in topology.dc_ids().filter(|dc| Some(*dc) != lost.dc()) {
+                self.plan.compute.slowdown.set(topology, dc, 3.0);
+            }
         }
 
         // A checkpoint is due when the copy is received. In other runs the files would take longer than the run.

@@ -109,8 +109,10 @@ fn a_server_whose_worker_is_ahead_of_the_copy_that_it_takes_keeps_a_checkpoint()
 
     // The worker sends its clock. With that a checkpoint is due, and an order is to be sent.
     drawn.plan.checkpoint.every = Some(3);
-    drawn.plan.compute.slowdown = vec![4.0; drawn.plan.topology.data_centers.len()];
-    drawn.plan.compute.slowdown[0] = 1.0;
+    let topology = &drawn.plan.topology;
+    for dc in topology.dc_ids().skip(1) {
+        drawn.plan.compute.slowdown.set(topology, dc, 4.0);
+    }
     let what = What::LoseDisk { process: 0, behind: Duration::ZERO };
     let (at, lasts) = (Duration::from_secs(2), Duration::from_millis(200));
     drawn.faults = vec![ClusterFault { at, lasts, what }];

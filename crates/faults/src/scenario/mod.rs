@@ -17,7 +17,7 @@ pub use fault::{Fault, FaultKind, Moment};
 
 use gaia_config::{
     ComputeConfig, ComputeModel, ComputeRate, ConfigError, DrainConfig, EvaluateConfig, KeyFile,
-    Plan, RunFile,
+    Plan, RunFile, Slowdown,
 };
 use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
@@ -272,7 +272,7 @@ impl Scenario {
                 rate: ComputeRate::ExamplesPerSecond(1.0 / seconds),
                 clock_overhead: DurationSetting(Duration::ZERO),
                 jitter: 0.3,
-                slowdown: Vec::new(),
+                slowdown: Slowdown::default(),
             },
             evaluate: EvaluateConfig::default(),
             drain: DrainConfig { method },

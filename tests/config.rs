@@ -147,7 +147,7 @@ fn on_a_lan_workers_keep_the_data_of_their_data_centers() {
 
 #[test]
 fn a_plan_written_out_reads_back_the_same() {
-    let cases: [(&str, &[&str]); 10] = [
+    let cases: [(&str, &[&str]); 12] = [
         ("mnist-cnn", &["app.normalization=group", "app.filters=[4, 8]", "app.hidden=[]"]),
         ("quickstart", &[]),
         ("movielens", &["topology.bandwidth_scale=0.0123456789", "seed=7"]),
@@ -157,6 +157,11 @@ fn a_plan_written_out_reads_back_the_same() {
         ("a9a", &["topology.file=lan", "compute.slowdown.lan=1.5", "sync.local.model=bsp"]),
         ("a9a", &["sync.remote={ model = 'local-steps', fragments = 2, values = 'int8' }"]),
         ("kos", &["sync.remote={ model = 'local-steps', steps = 3 }"]),
+        ("quickstart", &["sync.local.quorum=0.75", "sync.local.grace=20 ms"]),
+        (
+            "quickstart",
+            &["compute.slowdown.tokyo=[1.0, 2.5]", "compute.slowdown.ireland=[3.0, 3.0]"],
+        ),
         ("quickstart", &["compute.slowdown.tokyo=2", "topology.wan.queue=1.23456789 s"]),
     ];
     for (name, settings) in cases {

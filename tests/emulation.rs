@@ -21,7 +21,8 @@ use gaia_core::sync::{
     AspConfig, BlockShares, LocalSync, OverlayKind, RemoteSync, SspConfig, ValueFormat,
 };
 use gaia_core::types::{
-    Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, Staleness, StateError,
+    Clock, DcId, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, Staleness,
+    StateError,
 };
 use gaia_driver::{Outcome, RunError, RunOptions, run_with};
 use gaia_ml::apps::{AppConfig, ImageSource, SoftmaxRegressionConfig};
@@ -96,7 +97,7 @@ fn a_late_stop_ends_where_the_furthest_worker_is() {
     for remote in [RemoteSync::Ssp(ssp), RemoteSync::Bsp(Default::default())] {
         let mut plan = plan(triangle(100.0, 2), remote);
         plan.local = LocalSync::Ssp { staleness: Staleness(1) };
-        plan.compute.slowdown = vec![1.0, 1.0, 2.0];
+        plan.compute.slowdown.set(&plan.topology, DcId(2), 2.0);
         plan.evaluate.every = 1 << 40;
         // The second tick comes after 0.25 s and keeps the conductor beyond the end.
         plan.stop = StopRules { seconds: Some(0.3), ..StopRules::default() };
@@ -246,7 +247,7 @@ fn what_an_observer_sees_goes_forward_and_adds_up() {
 fn no_data_center_is_further_ahead_than_its_staleness() {
     let asp = AspConfig { data_center_staleness: Some(Staleness(3)), ..AspConfig::default() };
     let mut plan = plan(triangle(2.0, 30), RemoteSync::Asp(asp));
-    plan.compute.slowdown = vec![1.0, 4.0, 1.0];
+    plan.compute.slowdown.set(&plan.topology, DcId(1), 4.0);
     plan.stop.clocks = Some(20);
     let summary = run(&plan).summary;
     assert!(summary.blocked_s.mirror_clock > 0.0);

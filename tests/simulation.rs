@@ -88,6 +88,39 @@ fn bsp_data_centers_are_one_clock_apart_at_most_and_ssp_its_staleness_more() {
     }
 }
 
+/// One of four workers in each data center is four times slower than the others.
+#[test]
+fn a_quorum_of_workers_does_not_wait_for_the_slowest() {
+    for model in REMOTES {
+        let of_local = |local: &str, factor: &str| {
+            let slow: Vec<String> = ["virginia", "ireland", "tokyo"]
+                .iter()
+                .map(|dc| format!("compute.slowdown.{dc}=[1.0, 1.0, {factor}, 1.0]"))
+                .collect();
+            let mut settings = vec![
+                "topology.defaults.workers=4",
+                "topology.bandwidth_scale=10.0",
+                "compute.examples_per_second=10.0",
+                "app.learning_rate=1.0",
+            ];
+            let remote = remote(model);
+            settings.extend([local, &remote]);
+            settings.extend(slow.iter().map(String::as_str));
+            let first = run(&settings);
+            assert!(first.summary.copies_equal, "{model}");
+            assert!(bytes(&first) == bytes(&run(&settings)), "{model} does not repeat");
+            (first.summary.time_s, first.summary.objective)
+        };
+        let all = "sync.local={model = 'bsp'}";
+        let quorum = "sync.local={model = 'bsp', quorum = 0.75, grace = '5 ms'}";
+        let ((fast_s, fast), (waiting_s, _), (quorum_s, objective)) =
+            (of_local(all, "1.0"), of_local(all, "4.0"), of_local(quorum, "4.0"));
+        assert!(waiting_s > 2.5 * fast_s, "{model}: {waiting_s} {fast_s}");
+        assert!(quorum_s < 1.25 * fast_s, "{model}: {quorum_s} {fast_s}");
+        assert!(objective < 1.05 * fast, "{model}: {objective} {fast}");
+    }
+}
+
 #[test]
 fn lossy_links_cost_bytes_and_nothing_else() {
     for model in REMOTES {

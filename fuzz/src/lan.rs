@@ -54,6 +54,7 @@ fn seeds() -> Vec<Seed> {
     let probed = Probed { of: DcId(2), clock: Clock(3), away: 0.5, home: 0.25, untrained: 2.0 };
     let update = WorkerMessage::Update {
         clock: CLOCK,
+        at: CLOCK,
         deltas: ShardDeltas::split(all, &layouts).remove(1),
         probed: vec![probed],
         learning_rate_factor: Some(0.5),
@@ -64,6 +65,7 @@ fn seeds() -> Vec<Seed> {
     let probe = ProbeRequest { of: DcId(2), clock: Clock(3), away: copy.clone(), home: copy };
     let rows = RowsRead {
         clock: CLOCK,
+        at: CLOCK,
         values: vec![0.5; ASKED].into(),
         held: vec![waited],
         probes: vec![probe],

@@ -88,7 +88,7 @@ impl Node {
             workers: 1,
             all_workers: vec![1; 3],
             shards: 1,
-            local: LocalSync::Bsp,
+            local: LocalSync::BSP,
             remote: remote.clone(),
             outliers: None,
             layout: layout.clone(),
@@ -164,6 +164,7 @@ impl Node {
             self.clock = clock.next();
             WorkerMessage::Update {
                 clock,
+                at: clock,
                 deltas,
                 probed,
                 learning_rate_factor: None,

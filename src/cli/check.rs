@@ -253,7 +253,10 @@ impl LinkFindings {
 
 fn local(local: LocalSync) -> String {
     match local {
-        LocalSync::Bsp => "bsp".into(),
+        LocalSync::Bsp(bsp) if local.has_quorum() => {
+            format!("bsp, {} % of the updates", 100.0 * bsp.quorum)
+        }
+        LocalSync::Bsp(_) => "bsp".into(),
         LocalSync::Ssp { staleness } => format!("ssp, staleness {}", staleness.0),
     }
 }

@@ -308,6 +308,16 @@ fn a_synchronisation_model_with_a_wrong_setting() {
         run("\"bsp\"", "«\"tap\"", &["`sync.local.model` is `tap`", "`bsp` or `ssp`"]),
         run("\"bsp\"", "\"bsp\"\n«staleness = 1", &["unknown key `sync.local.staleness`"]),
         run(
+            "\"bsp\"",
+            "\"bsp\"\nquorum = «1.5",
+            &["`sync.local.quorum` is `1.5`", "a share above 0, at most 1"],
+        ),
+        run(
+            "\"bsp\"",
+            "\"bsp\"\ngrace = «\"soon\"",
+            &["`sync.local.grace` is `soon`", "a time such as"],
+        ),
+        run(
             "[sync.local]\nmodel = \"bsp\"",
             "[sync.«local]\nmodel = \"ssp\"",
             &["missing key `sync.local.staleness`"],
@@ -564,6 +574,16 @@ fn a_driver_or_cost_model_with_a_wrong_setting() {
                 "`north`, `south` or `west`",
                 "mean `north`?",
             ],
+        ),
+        run(
+            "flops_per_second = 1e9",
+            "slowdown = { «north = [1.0, 2.0, 3.0, 4.0, 5.0] }",
+            &["`compute.slowdown.north` is `5 factors`", "for each of its workers"],
+        ),
+        run(
+            "flops_per_second = 1e9",
+            "slowdown = { north = «\"twice\" }",
+            &["compute.slowdown.north", "a list of one for each worker"],
         ),
         run("[stop]", "[evaluate]\nevery = «0\n[stop]", &["`evaluate.every` is `0`", "from 1 to"]),
         run(

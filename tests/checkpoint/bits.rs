@@ -224,6 +224,20 @@ fn state_of_another_clock_leads_elsewhere() {
     assert!(training.resume(directory.path(), good).unwrap() == whole);
 }
 
+/// Workers skip clocks, and late updates join the next.
+#[test]
+fn clocks_with_a_quorum_of_workers_go_on_to_the_bit() {
+    for model in ["model = 'bsp'", "model = 'asp'"] {
+        let settings = [
+            &format!("sync.remote={{{model}}}"),
+            "sync.local={model = 'bsp', quorum = 0.6, grace = '20 ms'}",
+            "topology.defaults.workers=3",
+            "compute.jitter=1.0",
+        ];
+        check(APPS[2].1, &settings, 1);
+    }
+}
+
 /// Data centers skip clocks, so that as many checkpoints need a longer run.
 #[test]
 fn rounds_with_a_quorum_go_on_to_the_bit() {

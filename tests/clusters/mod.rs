@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gaia_config::{
     ComputeConfig, ComputeModel, ComputeRate, Decision, DrainConfig, DriverKind, EvaluateConfig,
-    Plan,
+    Plan, Slowdown,
 };
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopRules;
@@ -20,14 +20,13 @@ use gaia_ml::optimizer::Optimizer;
 pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
     let mut app = SoftmaxRegressionConfig { optimizer: Optimizer::Sgd, ..Default::default() };
     app.data.synthetic.examples = 3_000;
-    let data_centers = topology.data_centers.len();
     Plan {
         name: "test".into(),
         seed: Seed(42),
         driver: DriverKind::Emulated,
         app: Some(AppConfig::SoftmaxRegression(app)),
         topology,
-        local: LocalSync::Bsp,
+        local: LocalSync::BSP,
         remote,
         decision: Decision::Given,
         outliers: None,
@@ -36,7 +35,7 @@ pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
             rate: ComputeRate::ExamplesPerSecond(1e6),
             clock_overhead: DurationSetting(Duration::from_millis(10)),
             jitter: 0.0,
-            slowdown: vec![1.0; data_centers],
+            slowdown: Slowdown::default(),
         },
         evaluate: EvaluateConfig { every: 5, ..EvaluateConfig::default() },
         drain: DrainConfig::default(),

@@ -92,7 +92,7 @@ impl Setup {
             workers: 1,
             parameters: 8,
             initial: 0.0,
-            local: LocalSync::Bsp,
+            local: LocalSync::BSP,
             outliers: None,
             remote,
             drain: DrainMethod::Mean,
@@ -272,8 +272,8 @@ impl Cluster {
         let state = self.workers.get_mut(&worker).unwrap();
         let reply = state.reply.take().expect("a worker computes on what it has read");
         state.asked = false;
-        let clock = state.clock;
-        state.clock = clock.next();
+        let (clock, at) = (state.clock, reply.at);
+        state.clock = at.next();
         for (parameter, change) in changes {
             self.sources[worker.dc.index()][*parameter as usize] += change;
         }
@@ -289,6 +289,7 @@ impl Cluster {
         self.probes.extend(reply.probes.into_iter().map(|probe| (worker.dc, probe)));
         let message = WorkerMessage::Update {
             clock,
+            at,
             deltas,
             probed,
             learning_rate_factor: None,
@@ -296,6 +297,37 @@ impl Cluster {
         };
         self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
         self.collect(worker.dc);
+    }
+
+    /// A worker that has its rows runs no iteration, and finishes the clocks before those of its values.
+    pub fn finish_clocks_as(&mut self, worker: WorkerId) {
+        let state = self.workers.get_mut(&worker).unwrap();
+        let reply = state.reply.take().expect("a worker has read");
+        let (clock, at) = (state.clock, Clock(reply.at.0 - 1));
+        (state.asked, state.clock) = (false, reply.at);
+        let deltas = self.split(&[]);
+        let message = WorkerMessage::Update {
+            clock,
+            at,
+            deltas,
+            probed: Vec::new(),
+            learning_rate_factor: None,
+            keeps: false,
+        };
+        self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
+        self.collect(worker.dc);
+    }
+
+    /// As [`Self::step_as`], of a worker that stops at a clock.
+    pub fn stop_step_as(&mut self, worker: WorkerId, last: Clock, changes: &[(u32, f32)]) {
+        if !self.workers[&worker].asked {
+            self.ask_as(worker, &[]);
+        }
+        match self.workers[&worker].reply.as_ref().map(|reply| reply.at) {
+            Some(at) if at >= last => self.finish_clocks_as(worker),
+            Some(_) => self.finish_as(worker, changes),
+            None => {}
+        }
     }
 
     /// A data center's only worker finishes a clock, and keeps what it has changed.
@@ -307,6 +339,7 @@ impl Cluster {
         state.asked = false;
         let message = WorkerMessage::Update {
             clock: state.clock,
+            at: state.clock,
             deltas,
             probed: Vec::new(),
             learning_rate_factor: None,

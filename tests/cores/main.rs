@@ -20,6 +20,7 @@ mod rebuilding;
 mod returning_worker;
 mod sparse_tables;
 mod stopping_worker;
+mod worker_quorum;
 
 use gaia_core::sync::{
     AspConfig, BlockShares, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, Outer,

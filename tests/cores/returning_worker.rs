@@ -78,7 +78,8 @@ fn pass(worker: &mut RecoverableWorker, clock: u64) {
 
 fn answer(worker: &mut RecoverableWorker, from: ShardId, clock: u64) {
     let (values, held, probes) = (vec![0.0; 2].into(), Vec::new(), Vec::new());
-    let rows = RowsRead { clock: Clock(clock), values, held, probes, keeps: false, stretch: None };
+    let (clock, at) = (Clock(clock), Clock(clock));
+    let rows = RowsRead { clock, at, values, held, probes, keeps: false, stretch: None };
     assert!(worker.handle_rows(from, rows));
 }
 

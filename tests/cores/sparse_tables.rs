@@ -80,8 +80,8 @@ fn reply(worker: &mut Worker, stores: &[ShardStore], (shard, rows): &(ShardId, S
     let mut values = Vec::new();
     stores[shard.index()].read(rows, &mut values);
     let (clock, values) = (worker.clock(), values.into());
-    let (held, probes) = (Vec::new(), Vec::new());
-    let message = RowsRead { clock, values, held, probes, keeps: false, stretch: None };
+    let (at, held, probes) = (clock, Vec::new(), Vec::new());
+    let message = RowsRead { clock, at, values, held, probes, keeps: false, stretch: None };
     worker.handle_rows(*shard, message);
 }
 

@@ -112,6 +112,10 @@ pub enum Bug {
     CountsLatePartTwice,
     /// A home's total lacks a value of a late part, which counts as included.
     ForgetsLatePart,
+    /// A worker's update of a clock that has ended without it is added twice.
+    CountsLateUpdateTwice,
+    /// A worker's update of a clock that has ended without it is not added.
+    ForgetsLateUpdate,
 
     /// A server takes a diverged change for no change.
     AcceptsDiverged,
@@ -127,7 +131,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 57] = [
+    pub const ALL: [Self; 59] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -180,6 +184,8 @@ impl Bug {
         Self::BlocksDisagree,
         Self::CountsLatePartTwice,
         Self::ForgetsLatePart,
+        Self::CountsLateUpdateTwice,
+        Self::ForgetsLateUpdate,
         Self::AcceptsDiverged,
         Self::ForgetsRejection,
         Self::StopsLate,

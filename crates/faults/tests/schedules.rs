@@ -123,7 +123,7 @@ fn each_tree_outside_git_has_seeds_of_its_own() {
 }
 
 /// The checker that must catch each planted bug. Others may catch it, too.
-const CAUGHT_BY: [(Bug, &str); 57] = [
+const CAUGHT_BY: [(Bug, &str); 59] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -176,6 +176,8 @@ const CAUGHT_BY: [(Bug, &str); 57] = [
     (Bug::BlocksDisagree, "peer"),
     (Bug::CountsLatePartTwice, "conservation"),
     (Bug::ForgetsLatePart, "conservation"),
+    (Bug::CountsLateUpdateTwice, "conservation"),
+    (Bug::ForgetsLateUpdate, "conservation"),
     (Bug::AcceptsDiverged, "rejection"),
     (Bug::ForgetsRejection, "rejection"),
     (Bug::StopsLate, "orders"),

@@ -15,10 +15,6 @@ use gaia_core::types::Staleness;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LocalBspKeys {}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct LocalSspKeys {
     staleness: Staleness,
 }
@@ -31,16 +27,24 @@ struct AutoKeys {}
 pub(crate) fn local(root: &Node) -> Result<LocalSync, Problem> {
     const PATH: &str = "sync.local";
     if root.at(PATH).is_none() {
-        return Ok(LocalSync::Bsp);
+        return Ok(LocalSync::BSP);
     }
     let (model, keys) = choice(root, PATH, "model", &["bsp", "ssp"])?;
     let checks = Checks { root };
     let read = match model.as_str() {
-        "bsp" => keys.read().map(|LocalBspKeys {}| LocalSync::Bsp),
+        "bsp" => keys.read().map(LocalSync::Bsp),
         _ => keys.read().map(|LocalSspKeys { staleness }| LocalSync::Ssp { staleness }),
     };
     let local = read.map_err(|problem| problem.in_table(root, PATH))?;
-    staleness(&checks, "sync.local.staleness", local.staleness(), 0)?;
+    match local {
+        LocalSync::Bsp(bsp) => {
+            checks.number("sync.local.quorum", bsp.quorum, range::SHARE)?;
+            checks.time("sync.local.grace", bsp.grace, range::DEADLINE_MAX)?;
+        }
+        LocalSync::Ssp { staleness: allowed } => {
+            staleness(&checks, "sync.local.staleness", allowed, 0)?;
+        }
+    }
     Ok(local)
 }
 

@@ -59,9 +59,10 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
                 put_table_rows(rows, layout.rows_of(table), &mut out);
             }
         }
-        WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps: _ } => {
+        WorkerMessage::Update { clock, at, deltas, probed, learning_rate_factor, keeps: _ } => {
             out.push(UPDATE);
             out.extend_from_slice(&clock.0.to_le_bytes());
+            out.extend_from_slice(&at.0.to_le_bytes());
             for (table, deltas) in deltas.tables() {
                 put_table_rows(&deltas.rows, layout.rows_of(table), &mut out);
                 put_values(&deltas.values, &mut out);
@@ -113,6 +114,7 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
         let rows = ShardRows::checked(rows, layout).ok_or(foreign)?;
         WorkerMessage::Read { clock, rows }
     } else {
+        let at = reader.clock()?;
         let mut deltas = Deltas { tables: Vec::new() };
         for table in tables {
             let rows = reader.table_rows()?;
@@ -131,17 +133,19 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
         let foreign = LanError::PeerSentForeign { what: "deltas" };
         let deltas = ShardDeltas::checked(deltas, layout).ok_or(foreign)?;
         let learning_rate_factor = reader.learning_rate_factor()?;
-        WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps: false }
+        WorkerMessage::Update { clock, at, deltas, probed, learning_rate_factor, keeps: false }
     };
 
     reader.end()?;
-    Ok(message)
+    let foreign = LanError::PeerSentForeign { what: "clocks" };
+    message.fits(layout).then_some(message).ok_or(foreign)
 }
 
 /// Encodes a server's reply to a worker.
 pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.lan_bytes() as usize);
     out.extend_from_slice(&message.clock.0.to_le_bytes());
+    out.extend_from_slice(&message.at.0.to_le_bytes());
     out.extend_from_slice(&(message.values.len() as u32).to_le_bytes());
     put_values(&message.values, &mut out);
     out.extend_from_slice(&(message.held.len() as u32).to_le_bytes());
@@ -178,7 +182,7 @@ pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
 /// If the bytes are not such a reply, or it does not fit the shard.
 pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, LanError> {
     let mut reader = Reader(body);
-    let clock = reader.clock()?;
+    let (clock, at) = (reader.clock()?, reader.clock()?);
     let count = reader.count()?;
     if count > layout.parameters() {
         return Err(LanError::PeerSentForeign { what: "values" });
@@ -216,7 +220,7 @@ pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, L
     }
 
     reader.end()?;
-    Ok(RowsRead { clock, values, held, probes, keeps: false, stretch: None })
+    Ok(RowsRead { clock, at, values, held, probes, keeps: false, stretch: None })
 }
 
 /// Rows of a table that has `count` rows in the shard. A list of all of them is not sent.
@@ -357,6 +361,7 @@ mod tests {
             Probed { of: DcId(1), clock: Clock(3), away: 0.5, home: f64::NAN, untrained: 2.0 };
         let update = WorkerMessage::Update {
             clock: Clock(8),
+            at: Clock(8),
             deltas: deltas([&[0, 2, 6, 8], &[2]], &layout),
             probed: vec![probed],
             learning_rate_factor: Some(0.25),
@@ -366,6 +371,7 @@ mod tests {
         let tables = vec![TableDeltas::all(vec![0.5; 10]), TableDeltas::none()];
         let whole = WorkerMessage::Update {
             clock: Clock(9),
+            at: Clock(12),
             deltas: ShardDeltas::checked(Deltas { tables }, &layout).unwrap(),
             probed: Vec::new(),
             learning_rate_factor: None,
@@ -388,6 +394,7 @@ mod tests {
         for factor in [f64::NAN, -0.1, 1.1, f64::INFINITY] {
             let message = WorkerMessage::Update {
                 clock: Clock(8),
+                at: Clock(8),
                 deltas: deltas([&[], &[]], &layout),
                 probed: Vec::new(),
                 learning_rate_factor: Some(factor),
@@ -400,10 +407,28 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_that_goes_back_or_skips_more_clocks_than_a_run_has_is_refused() {
+        let layout = layout(2);
+        for (clock, at) in [(8, 7), (8, u64::MAX), (0, 1 << 41)] {
+            let message = WorkerMessage::Update {
+                clock: Clock(clock),
+                at: Clock(at),
+                deltas: deltas([&[], &[]], &layout),
+                probed: Vec::new(),
+                learning_rate_factor: None,
+                keeps: false,
+            };
+            let decoded = decode_worker_message(&encode_worker_message(&message, &layout), &layout);
+            assert!(matches!(decoded, Err(LanError::PeerSentForeign { .. })), "{clock} {at}");
+        }
+    }
+
+    #[test]
     fn a_list_of_all_rows_is_not_sent() {
         let layout = layout(2);
         let listed = WorkerMessage::Update {
             clock: Clock(8),
+            at: Clock(8),
             deltas: deltas([&[0, 2, 4, 6, 8], &[]], &layout),
             probed: Vec::new(),
             learning_rate_factor: None,
@@ -421,6 +446,7 @@ mod tests {
         let layout = layout(1);
         let message = RowsRead {
             clock: Clock(4),
+            at: Clock(6),
             values: vec![1.0, -2.0, f32::INFINITY].into(),
             held: vec![
                 (WaitReason::Updates { from: DcId(2) }, Duration::from_millis(3)),
@@ -457,6 +483,7 @@ mod tests {
         let whole = layout(1);
         let message = WorkerMessage::Update {
             clock: Clock(0),
+            at: Clock(0),
             deltas: deltas([&[1], &[]], &whole),
             probed: Vec::new(),
             learning_rate_factor: None,
@@ -488,6 +515,7 @@ mod tests {
                 let layout = layout(2);
                 let message = WorkerMessage::Update {
                     clock: Clock(8),
+                    at: Clock(8),
                     deltas: deltas([&[0, 4], &[0, 2]], &layout),
                     probed: Vec::new(),
                     learning_rate_factor: None,

@@ -20,8 +20,11 @@ pub enum WorkerMessage {
     },
     /// The result of an iteration. With it the worker has finished the clock.
     Update {
-        /// The clock at which the iteration started.
+        /// The clock of the read that the iteration started with.
         clock: Clock,
+        /// The clock that the worker has finished with it, counted as `clock` is: the latest [`RowsRead::at`] of its
+        /// servers. It is above `clock` if the data center went on without the worker.
+        at: Clock,
         /// The changes.
         deltas: ShardDeltas,
         /// The measurements of copies that servers requested.
@@ -49,6 +52,9 @@ pub enum WorkerMessage {
 pub struct RowsRead {
     /// The clock of the read.
     pub clock: Clock,
+    /// The clock of the values: that of the read, or the data center's clock if it went on without the worker
+    /// ([`LocalBspConfig::quorum`](crate::sync::LocalBspConfig::quorum)).
+    pub at: Clock,
     /// The values of the requested rows, in the order of the request. Empty if the worker holds them.
     pub values: SharedValues,
     /// How long the read was held back for each reason, in order of time.
@@ -110,9 +116,11 @@ impl WorkerMessage {
         match self {
             Self::Read { rows, .. } => rows.fits(layout),
             Self::HandOver { deltas } => deltas.fits(layout),
-            Self::Update { deltas, learning_rate_factor, .. } => {
+            Self::Update { clock, at, deltas, learning_rate_factor, .. } => {
                 let is_share = |factor: &f64| (0.0..=1.0).contains(factor);
-                deltas.fits(layout) && learning_rate_factor.as_ref().is_none_or(is_share)
+                deltas.fits(layout)
+                    && learning_rate_factor.as_ref().is_none_or(is_share)
+                    && skips(*clock, *at)
             }
             Self::Reset => true,
         }
@@ -132,11 +140,12 @@ impl WorkerMessage {
 }
 
 impl RowsRead {
-    /// Whether this can be a reply of the shard's server: it has at most as many values as the shard, and each probe
-    /// has as many.
+    /// Whether this can be a reply of the shard's server: it has at most as many values as the shard, each probe has as
+    /// many, and its clock is not before the read's.
     pub fn fits(&self, layout: &ShardLayout) -> bool {
         let parameters = layout.parameters();
-        self.values.len() <= parameters
+        skips(self.clock, self.at)
+            && self.values.len() <= parameters
             && self
                 .probes
                 .iter()
@@ -150,6 +159,14 @@ impl RowsRead {
         crate::store::LAN_HEADER_BYTES + 4 * values as u64
     }
 }
+
+/// Whether a worker can go from a clock to another without the clocks between.
+fn skips(from: Clock, to: Clock) -> bool {
+    to.0.checked_sub(from.0).is_some_and(|skipped| skipped <= CLOCKS_SKIPPED_MAX)
+}
+
+/// More than any run has, and few enough that no clock overflows.
+const CLOCKS_SKIPPED_MAX: u64 = 1 << 40;
 
 impl Probed {
     /// The loss of the copy minus that of the local copy, as a share of the initial model's loss. 1 if it is infinite

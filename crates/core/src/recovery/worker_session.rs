@@ -59,11 +59,6 @@ impl RequestSeq {
             WorkerMessage::HandOver { .. } | WorkerMessage::Reset => None,
         }
     }
-
-    fn next(self) -> Self {
-        let clock = if self.updates { self.clock.next() } else { self.clock };
-        Self { clock, updates: !self.updates }
-    }
 }
 
 impl Default for RequestSeq {
@@ -106,7 +101,7 @@ impl WorkerSession {
         }
         match said.cmp(&self.next) {
             Ordering::Less => RequestOrder::Repeated,
-            Ordering::Equal if said.updates && said.clock < finished => {
+            Ordering::Equal if finishes(message).is_some_and(|clock| clock <= finished) => {
                 RequestOrder::AlreadyApplied
             }
             Ordering::Equal => RequestOrder::Due,
@@ -123,11 +118,20 @@ impl WorkerSession {
         if said.is_none_or(|said| said.updates) {
             self.answer = None;
         }
-        self.next = match said {
-            Some(said) => said.next(),
-            None => RequestSeq { updates: false, ..self.next },
+        self.next = match (said, finishes(message)) {
+            (Some(_), Some(clock)) => RequestSeq { clock, updates: false },
+            (Some(read), None) => RequestSeq { updates: true, ..read },
+            (None, _) => RequestSeq { updates: false, ..self.next },
         };
         learned
+    }
+}
+
+/// The number of clocks that the worker has finished with an update.
+fn finishes(message: &WorkerMessage) -> Option<Clock> {
+    match message {
+        WorkerMessage::Update { at, .. } => Some(at.next()),
+        _ => None,
     }
 }
 
@@ -155,6 +159,7 @@ mod tests {
         let deltas = ShardDeltas::split(deltas, &[layout()]).remove(0);
         WorkerMessage::Update {
             clock: Clock(clock),
+            at: Clock(clock),
             deltas,
             probed: Vec::new(),
             learning_rate_factor: None,

@@ -1,4 +1,8 @@
 //! The local server: the clocks of this data center's workers, and the reads that are held back.
+//!
+//! The data center's clock is the number of clocks that all its workers have finished, or with a quorum that share of
+//! them. With a quorum a worker can be behind it. Its update then joins the clock that has not ended, and its next read
+//! is answered at that clock, so that it skips those that ended without it.
 
 use std::time::Duration;
 
@@ -16,9 +20,23 @@ pub(super) struct LocalServer {
     sync: LocalSync,
     /// The number of finished clocks, per worker.
     clocks: Vec<Clock>,
+    /// The number of finished clocks of the data center.
+    clock: Clock,
+    /// The wait for the other workers once a quorum has finished the next clock.
+    grace: Grace,
     /// The learning rate of each worker's latest iteration, divided by its largest so far, if the worker reports it.
     learning_rate_factors: Vec<Option<f64>>,
     held: Vec<HeldRead>,
+}
+
+/// The wait of a clock for the workers beyond a quorum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Grace {
+    /// No quorum has finished the clock.
+    Before,
+    /// The clock ends then, whatever is missing.
+    Until(Instant),
+    Over,
 }
 
 /// A read that may be answered, and how long it was held back for each reason.
@@ -26,6 +44,8 @@ pub(super) struct LocalServer {
 pub(super) struct Admitted {
     pub(super) worker: WorkerId,
     pub(super) clock: Clock,
+    /// The clock of the values.
+    pub(super) at: Clock,
     pub(super) rows: ShardRows,
     pub(super) held: Vec<(WaitReason, Duration)>,
 }
@@ -44,7 +64,8 @@ impl LocalServer {
     pub(super) fn new(dc: DcId, workers: usize, sync: LocalSync) -> Self {
         assert!(workers > 0, "a data center has a worker");
         let (clocks, learning_rate_factors) = (vec![Clock::ZERO; workers], vec![None; workers]);
-        Self { dc, sync, clocks, learning_rate_factors, held: Vec::new() }
+        let (clock, grace) = (Clock::ZERO, Grace::Before);
+        Self { dc, sync, clocks, clock, grace, learning_rate_factors, held: Vec::new() }
     }
 
     pub(super) fn on_read(&mut self, worker: WorkerId, clock: Clock, rows: ShardRows) {
@@ -61,31 +82,77 @@ impl LocalServer {
         self.learning_rate_factors[usize::from(worker.index)] = factor;
     }
 
-    /// Records that a worker has finished the iteration that started at `clock`. Returns the data center's clock if it
-    /// has advanced.
-    pub(super) fn on_update(&mut self, worker: WorkerId, clock: Clock) -> Option<Clock> {
-        let before = self.clock();
+    /// Records that a worker has finished the clock that starts at `at`.
+    pub(super) fn on_update(&mut self, worker: WorkerId, at: Clock) {
         let finished = &mut self.clocks[usize::from(worker.index)];
-        assert_eq!(*finished, clock, "a worker finishes its clocks in turn");
-        *finished = clock.next();
-        let after = self.clock();
-        (after > before).then_some(after)
+        assert!(*finished <= at, "a worker finishes a clock once");
+        *finished = at.next();
+    }
+
+    /// The clock that an update of a worker joins, whose iteration started at `at`: that one, unless it has ended.
+    pub(super) fn joins(&self, at: Clock) -> Clock {
+        if self.skips_clocks() { at.max(self.clock) } else { at }
+    }
+
+    /// Whether workers can skip clocks that end without them.
+    pub(super) fn skips_clocks(&self) -> bool {
+        self.sync.has_quorum()
+    }
+
+    /// Whether the data center's next clock ends: all workers have finished it, or a quorum has and its grace is over.
+    pub(super) fn is_next_due(&mut self, now: Instant) -> bool {
+        let next = self.clock.next();
+        let finished = self.clocks.iter().filter(|clock| **clock >= next).count();
+        if finished == self.clocks.len() {
+            return true;
+        }
+        if finished < self.sync.quorum_of(self.clocks.len()) {
+            return false;
+        }
+        if self.grace == Grace::Before {
+            self.grace = Grace::Until(now + self.sync.grace());
+        }
+        if matches!(self.grace, Grace::Until(end) if now >= end) {
+            self.grace = Grace::Over;
+        }
+        self.grace == Grace::Over
+    }
+
+    /// Ends the next clock, and returns the number of finished clocks.
+    pub(super) fn finish_next(&mut self) -> Clock {
+        (self.clock, self.grace) = (self.clock.next(), Grace::Before);
+        self.clock
+    }
+
+    /// Whether a quorum has finished a clock that has not ended.
+    pub(super) fn is_next_awaited(&self) -> bool {
+        self.reached() > self.clock
+    }
+
+    /// When the grace of the next clock is over, if it runs.
+    pub(super) fn grace_ends(&self) -> Option<Instant> {
+        match self.grace {
+            Grace::Until(end) => Some(end),
+            Grace::Before | Grace::Over => None,
+        }
     }
 
     /// Removes and returns all held reads that may be answered. `remote` is the gate of the remote model, and is asked
     /// once the local model admits a read: of its clock, its rows, and how long it has waited for announced parameters.
+    /// A read of a worker that is behind its data center is of the data center's clock.
     pub(super) fn admit(
         &mut self,
         now: Instant,
         remote: impl Fn(Clock, &ShardRows, Duration) -> Gate,
     ) -> Vec<Admitted> {
-        let (slowest, slowest_clock) = self.slowest();
+        let slowest = self.slowest();
         let mut admitted = Vec::new();
         let mut index = 0;
         while index < self.held.len() {
+            let at = self.goes_on_at(&self.held[index]);
             let read = &mut self.held[index];
-            let gate = if self.sync.admits(read.clock, slowest_clock) {
-                remote(read.clock, &read.rows, read.waited_for_announced(now))
+            let gate = if self.sync.admits(at, self.clock) {
+                remote(at, &read.rows, read.waited_for_announced(now))
             } else {
                 Gate::Closed(WaitReason::LocalWorker { worker: slowest })
             };
@@ -96,6 +163,7 @@ impl LocalServer {
                     admitted.push(Admitted {
                         worker: read.worker,
                         clock: read.clock,
+                        at,
                         rows: read.rows,
                         held: read.held,
                     });
@@ -110,14 +178,15 @@ impl LocalServer {
         admitted
     }
 
-    /// Sets the clock of a worker.
+    /// Sets the clock of a worker. The data center is at what a quorum has finished.
     pub(super) fn place(&mut self, worker: WorkerId, clock: Clock) {
         self.clocks[usize::from(worker.index)] = clock;
+        (self.clock, self.grace) = (self.reached(), Grace::Before);
     }
 
-    /// The data center's clock: the number of clocks that all its workers have finished.
+    /// The data center's clock: the number of clocks that all its workers, or a quorum, have finished.
     pub(super) fn clock(&self) -> Clock {
-        self.slowest().1
+        self.clock
     }
 
     /// The number of finished clocks, per worker.
@@ -147,26 +216,42 @@ impl LocalServer {
         self.held.iter().filter_map(HeldRead::waits_for_announced_since).min()
     }
 
-    fn slowest(&self) -> (WorkerId, Clock) {
-        let (index, clock) = self
-            .clocks
-            .iter()
-            .enumerate()
-            .min_by_key(|(_, clock)| **clock)
-            .expect("a data center has a worker");
-        (WorkerId { dc: self.dc, index: index as u16 }, *clock)
+    /// The clock at which the worker of a read goes on. One that is reset can read at a clock that it has finished here,
+    /// for a server that lacks its update.
+    fn goes_on_at(&self, read: &HeldRead) -> Clock {
+        let is_behind = self.clocks[usize::from(read.worker.index)] < self.clock;
+        if is_behind { read.clock.max(self.clock) } else { read.clock }
+    }
+
+    /// The number of clocks that a quorum of the workers has finished, ended or not.
+    fn reached(&self) -> Clock {
+        let mut clocks = self.clocks.clone();
+        clocks.sort_unstable_by(|one, other| other.cmp(one));
+        clocks[self.sync.quorum_of(clocks.len()) - 1]
+    }
+
+    fn slowest(&self) -> WorkerId {
+        let slowest = self.clocks.iter().enumerate().min_by_key(|(_, clock)| **clock);
+        let (index, _) = slowest.expect("a data center has a worker");
+        WorkerId { dc: self.dc, index: index as u16 }
     }
 }
 
 persist! {
     impl Persist<&ShardLayout> for LocalServer {
-        fn walk(Self { dc, sync: _, clocks, learning_rate_factors, held }, walk, layout) {
+        fn walk(
+            Self { dc, sync: _, clocks, clock, grace, learning_rate_factors, held },
+            walk,
+            layout,
+        ) {
             let (dc, workers) = (*dc, clocks.len());
             let fits = |read: &HeldRead| {
                 let worker = read.worker;
                 worker.dc == dc && usize::from(worker.index) < workers && read.rows.fits(layout)
             };
             walk.record_that("clocks", clocks, |found, _| found.len() == workers)?;
+            walk.record("clock", clock)?;
+            walk.record("grace", grace)?;
             walk.record_that("learning_rate_factors", learning_rate_factors, |found, _| {
                 found.len() == workers && found.iter().flatten().all(|one| (0.0..=1.0).contains(one))
             })?;
@@ -219,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_learning_rate_is_that_of_the_worker_whose_share_is_largest() {
-        let mut local = LocalServer::new(DcId(0), 2, LocalSync::Bsp);
+        let mut local = LocalServer::new(DcId(0), 2, LocalSync::BSP);
         let worker = |index| WorkerId { dc: DcId(0), index };
         assert_eq!(local.learning_rate_factor(), None);
 

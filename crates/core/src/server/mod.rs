@@ -65,7 +65,7 @@ pub enum ServerOutput {
         /// The message.
         message: RowsRead,
     },
-    /// All workers of the data center have finished a clock.
+    /// All workers of the data center, or a quorum of them, have finished a clock.
     ClockFinished {
         /// The number of finished clocks.
         clock: Clock,
@@ -88,7 +88,7 @@ pub enum ServerOutput {
 pub enum TimeoutReason {
     /// The deadline of a brake: announced parameters are missing, or a mirror is silent.
     BrakeDeadline,
-    /// The grace of a round of local steps is over.
+    /// The grace of a round of local steps, or of a clock of the data center's workers, is over.
     Grace,
 }
 
@@ -169,7 +169,7 @@ impl Server {
     /// Handles a message of a worker of this data center.
     ///
     /// # Panics
-    /// If an update is not of the worker's current clock, or the message does not fit the shard
+    /// If an update is of a clock that the worker has finished, or the message does not fit the shard
     /// ([`WorkerMessage::fits`]).
     pub fn handle_worker(&mut self, now: Instant, from: WorkerId, message: WorkerMessage) {
         match message {
@@ -185,10 +185,10 @@ impl Server {
                 self.local.forget_read(from);
                 self.add(from, self.finished(from), &deltas);
             }
-            WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps } => {
+            WorkerMessage::Update { clock: _, at, deltas, probed, learning_rate_factor, keeps } => {
                 self.stretches.on_update(keeps);
                 self.local.on_learning_rate(from, learning_rate_factor);
-                self.handle_update(now, from, clock, &deltas, &probed);
+                self.handle_update(now, from, at, &deltas, &probed);
             }
         }
         self.advance(now);
@@ -327,7 +327,10 @@ impl Server {
     /// The time of the next timeout, at which the driver calls [`Self::handle_timeout`], and its reason.
     pub fn poll_timeout(&self) -> Option<(Instant, TimeoutReason)> {
         let announced_since = self.local.waits_for_announced_since();
-        self.remote.poll_timeout(self.waits_for_mirror_clocks_since(), announced_since)
+        let of_mirrors =
+            self.remote.poll_timeout(self.waits_for_mirror_clocks_since(), announced_since);
+        let of_workers = self.local.grace_ends().map(|end| (end, TimeoutReason::Grace));
+        of_mirrors.into_iter().chain(of_workers).min_by_key(|(end, _)| *end)
     }
 
     /// Whether [`Self::handle_drain`] was called.
@@ -356,7 +359,7 @@ impl Server {
         self.id
     }
 
-    /// The number of clocks that all workers of this data center have finished.
+    /// The number of clocks that all workers of this data center, or a quorum of them, have finished.
     pub fn clock(&self) -> Clock {
         self.local.clock()
     }
@@ -450,25 +453,18 @@ impl Server {
         self.remote.watermarks()
     }
 
-    /// Applies a worker's changes of the iteration that started at `clock`, and passes its measurements to the guard.
+    /// Applies a worker's changes of the iteration that started at clock `at`, and passes its measurements to the guard.
     fn handle_update(
         &mut self,
         now: Instant,
         from: WorkerId,
-        clock: Clock,
+        at: Clock,
         deltas: &ShardDeltas,
         probed: &[Probed],
     ) {
-        self.add(from, clock, deltas);
-        if let Some(finished) = self.local.on_update(from, clock) {
-            let facts = ClockFacts {
-                clocks: self.stretches.take_clocks(),
-                read_fraction: self.read_fraction,
-                learning_rate_factor: self.local.learning_rate_factor(),
-            };
-            self.remote.on_clock(now, finished, &mut self.store, facts);
-            self.outputs.push_back(ServerOutput::ClockFinished { clock: finished });
-        }
+        self.add(from, at, deltas);
+        self.local.on_update(from, at);
+        self.finish_clocks(now);
 
         if let Some(guard) = &mut self.guard {
             for probed in probed {
@@ -477,9 +473,26 @@ impl Server {
         }
     }
 
+    /// Ends the clocks that enough workers have finished. With a quorum several can end at once, and each only after the
+    /// remote model lets this data center begin it.
+    fn finish_clocks(&mut self, now: Instant) {
+        while self.local.is_next_due(now)
+            && (!self.local.skips_clocks() || self.remote.may_finish(self.local.clock()))
+        {
+            let finished = self.local.finish_next();
+            let facts = ClockFacts {
+                clocks: self.stretches.take_clocks(),
+                read_fraction: self.read_fraction,
+                learning_rate_factor: self.local.learning_rate_factor(),
+            };
+            self.remote.on_clock(now, finished, &mut self.store, facts);
+            self.outputs.push_back(ServerOutput::ClockFinished { clock: finished });
+        }
+    }
+
     /// Adds a worker's changes to the copy, within the limits. Adds none if they show that training has diverged.
-    fn add(&mut self, from: WorkerId, clock: Clock, deltas: &ShardDeltas) {
-        if let Some(divergence) = Divergence::find(from, clock, deltas, self.store.layout()) {
+    fn add(&mut self, from: WorkerId, at: Clock, deltas: &ShardDeltas) {
+        if let Some(divergence) = Divergence::find(from, at, deltas, self.store.layout()) {
             self.divergence.get_or_insert(divergence);
             self.outputs.push_back(ServerOutput::Diverged(divergence));
             return;
@@ -490,14 +503,16 @@ impl Server {
         };
         let Some(deltas) = admitted else { return };
 
-        let remote = &mut self.remote;
+        let (remote, joined) = (&mut self.remote, self.local.joins(at));
         self.store.add(&deltas, |place, change, values| {
-            remote.on_change(clock, place, change, values);
+            remote.on_change(joined, place, change, values);
         });
     }
 
-    /// Carries out what the last event has made possible: reads, the output of a ready copy, the drain and its end.
+    /// Carries out what the last event has made possible: the end of clocks, reads, the output of a ready copy, the drain
+    /// and its end.
     fn advance(&mut self, now: Instant) {
+        self.finish_clocks(now);
         self.answer_reads(now);
 
         let ready = self.remote.copy_clock(self.local.clock());
@@ -517,9 +532,9 @@ impl Server {
         let gate = |clock, rows: &_, waited| remote.gate(clock, rows, waited, store);
         for read in self.local.admit(now, gate) {
             let probes = self.guard.as_mut().map_or_else(Vec::new, |guard| {
-                guard.on_read(read.clock, remote.tightness());
-                if guard.is_due(read.clock) && remote.is_loosest_at(read.clock) {
-                    guard.take(read.clock, store.values());
+                guard.on_read(read.at, remote.tightness());
+                if guard.is_due(read.at) && remote.is_loosest_at(read.at) {
+                    guard.take(read.at, store.values());
                 }
                 guard.requests(read.worker.index, store.values())
             });
@@ -531,9 +546,10 @@ impl Server {
             } else {
                 self.read_buffers.read(store, &read.rows)
             };
-            let (clock, held, keeps) = (read.clock, read.held, self.stretches.worker_keeps());
-            let stretch = found.map(|found| found.stretch);
-            let message = RowsRead { clock, values, held, probes, keeps, stretch };
+            let (clock, at, held) = (read.clock, read.at, read.held);
+            let (keeps, stretch) =
+                (self.stretches.worker_keeps(), found.map(|found| found.stretch));
+            let message = RowsRead { clock, at, values, held, probes, keeps, stretch };
             self.outputs.push_back(ServerOutput::ToWorker { worker: read.worker, message });
         }
     }
@@ -543,6 +559,7 @@ impl Server {
     fn advance_drain(&mut self) {
         if let Draining::AtClocks(clocks, inactive) = &self.draining
             && clocks == self.local.clocks()
+            && !self.local.is_next_awaited()
             && !self.is_rebuilding()
             && !self.stretches.worker_keeps()
         {

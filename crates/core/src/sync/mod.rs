@@ -31,7 +31,7 @@ pub use bsp::BspConfig;
 pub use exchange::ExchangeKind;
 pub use gate::{Gate, WaitReason};
 pub use guard::GuardConfig;
-pub use local::LocalSync;
+pub use local::{LocalBspConfig, LocalSync};
 pub use local_steps::{Combine, LocalStepsConfig, Outer};
 pub use outliers::{OutlierAction, OutlierConfig};
 pub use overlap::Overlap;

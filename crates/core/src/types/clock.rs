@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// A number of finished iterations. A worker is at clock 0 during its first iteration.
 ///
-/// The clock of a data center is the smallest clock of its workers.
+/// The clock of a data center is the smallest clock of its workers, or with a quorum of workers the largest that so many of
+/// them have reached.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

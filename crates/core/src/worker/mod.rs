@@ -88,6 +88,8 @@ enum State {
     Reading(Reading),
     Computing {
         deltas: Option<Deltas>,
+        /// The clock of the values that were read.
+        at: Clock,
     },
     /// Its task has no more to do, and no stop has arrived.
     Ended,
@@ -109,6 +111,8 @@ struct Reading {
     requests: Vec<ShardRows>,
     replied: Vec<bool>,
     held: Vec<(WaitReason, Duration)>,
+    /// The latest clock of the values, over the servers that have replied.
+    at: Clock,
 }
 
 impl Worker {
@@ -213,6 +217,7 @@ impl Worker {
         let shard = from.index();
         assert!(!reading.replied[shard], "a server answers once");
         reading.replied[shard] = true;
+        reading.at = reading.at.max(reply.at);
         let has_values = reply.keeps && reply.values.is_empty();
         if let Some(keeping) = &mut self.keeping {
             (keeping.is_fresh, keeping.stretch) = (!has_values, reply.stretch);
@@ -247,7 +252,8 @@ impl Worker {
     /// Unless the worker has output [`WorkerOutput::Compute`].
     pub fn compute(&mut self) -> Result<Work, ApplicationError> {
         let is_handing_over = matches!(self.state, State::HandingOver { .. });
-        let (State::Computing { deltas } | State::HandingOver { deltas }) = &mut self.state else {
+        let (State::Computing { deltas, .. } | State::HandingOver { deltas }) = &mut self.state
+        else {
             panic!("{} computes once it has read", self.id);
         };
         let mut work = Work::default();
@@ -285,26 +291,21 @@ impl Worker {
     /// # Panics
     /// Unless [`Self::compute`] was called before.
     pub fn handle_computed(&mut self) {
-        let is_handing_over = matches!(self.state, State::HandingOver { .. });
-        let (State::Computing { deltas } | State::HandingOver { deltas }) = &mut self.state else {
-            panic!("{} finishes what it computes", self.id);
+        let (deltas, finishes) = match &mut self.state {
+            State::Computing { deltas, at } => (deltas, Some(*at)),
+            State::HandingOver { deltas } => (deltas, None),
+            _ => panic!("{} finishes what it computes", self.id),
         };
         let deltas = deltas.take().expect("an iteration that ran has deltas");
-        let probed = self.prober.as_mut().map_or_else(Vec::new, Prober::take_measured);
-        let (clock, keeps) = (self.clock, self.keeps_changes());
-        for (shard, deltas) in ShardDeltas::split(deltas, &self.layouts).into_iter().enumerate() {
-            let message = if is_handing_over {
-                WorkerMessage::HandOver { deltas }
-            } else {
-                let probed = probed.clone();
-                let learning_rate_factor = self.task.learning_rate_factor();
-                WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps }
-            };
-            self.outputs
-                .push_back(WorkerOutput::ToServer { shard: ShardId(shard as u16), message });
-        }
-        if !is_handing_over {
-            self.clock = self.clock.next();
+        match finishes {
+            Some(at) => self.update(at, deltas),
+            None => {
+                for (shard, deltas) in
+                    ShardDeltas::split(deltas, &self.layouts).into_iter().enumerate()
+                {
+                    self.send(shard, WorkerMessage::HandOver { deltas });
+                }
+            }
         }
         self.begin();
     }
@@ -353,13 +354,40 @@ impl Worker {
         std::mem::take(&mut self.held)
     }
 
+    /// Begins the iteration once all rows are read. A worker whose data center has reached the clock at which it stops,
+    /// without it, finishes the clocks that it has missed and stops there.
     fn compute_once_read(&mut self) {
         let State::Reading(reading) = &mut self.state else { return };
-        if reading.replied.iter().all(|replied| *replied) {
-            self.held.append(&mut reading.held);
-            self.state = State::Computing { deltas: None };
+        if !reading.replied.iter().all(|replied| *replied) {
+            return;
+        }
+        let at = reading.at;
+        self.held.append(&mut reading.held);
+        if at > self.clock && self.stops_at(at) {
+            self.update(Clock(at.0 - 1), Deltas::none(self.model.layout()));
+            self.stop(None);
+        } else {
+            self.state = State::Computing { deltas: None, at };
             self.outputs.push_back(WorkerOutput::Compute);
         }
+    }
+
+    /// Sends the changes of the iteration that has started at clock `at`, and finishes that clock.
+    fn update(&mut self, at: Clock, deltas: Deltas) {
+        let probed = self.prober.as_mut().map_or_else(Vec::new, Prober::take_measured);
+        let (clock, keeps) = (self.clock, self.keeps_changes());
+        for (shard, deltas) in ShardDeltas::split(deltas, &self.layouts).into_iter().enumerate() {
+            let probed = probed.clone();
+            let learning_rate_factor = self.task.learning_rate_factor();
+            let message =
+                WorkerMessage::Update { clock, at, deltas, probed, learning_rate_factor, keeps };
+            self.send(shard, message);
+        }
+        self.clock = at.next();
+    }
+
+    fn send(&mut self, shard: usize, message: WorkerMessage) {
+        self.outputs.push_back(WorkerOutput::ToServer { shard: ShardId(shard as u16), message });
     }
 
     /// Stops, unless an iteration runs. A read is suspended, or given up for handing over what the task keeps: the answer may
@@ -381,7 +409,12 @@ impl Worker {
 
     /// Whether no further iteration starts.
     fn is_over(&self) -> bool {
-        self.last.is_some_and(|last| self.clock >= last.max(self.owed))
+        self.stops_at(self.clock)
+    }
+
+    /// Whether the worker stops if it is at `clock`.
+    fn stops_at(&self, clock: Clock) -> bool {
+        self.last.is_some_and(|last| clock >= last.max(self.owed))
     }
 
     fn keeps_changes(&self) -> bool {
@@ -423,12 +456,10 @@ impl Worker {
             keeping.holds = holds;
         }
         for (shard, rows) in requests.iter().enumerate() {
-            let message = WorkerMessage::Read { clock: self.clock, rows: rows.clone() };
-            self.outputs
-                .push_back(WorkerOutput::ToServer { shard: ShardId(shard as u16), message });
+            self.send(shard, WorkerMessage::Read { clock: self.clock, rows: rows.clone() });
         }
-        let replied = vec![false; requests.len()];
-        self.state = State::Reading(Reading { requests, replied, held: Vec::new() });
+        let (replied, at) = (vec![false; requests.len()], self.clock);
+        self.state = State::Reading(Reading { requests, replied, held: Vec::new(), at });
     }
 }
 
@@ -527,7 +558,7 @@ impl State {
                 && rows.clone().all(|(rows, layout)| rows.fits(layout))
         });
         let computes = match self {
-            Self::Computing { deltas: Some(deltas) } => deltas.fits(layouts[0].model()),
+            Self::Computing { deltas: Some(deltas), .. } => deltas.fits(layouts[0].model()),
             _ => true,
         };
         reads && computes
@@ -623,7 +654,7 @@ mod tests {
             let stretch = Stretch { hands_over_at: Clock(hands_over_at), factor: 1.0 };
             let (held, probes, keeps, stretch) =
                 (Vec::new(), Vec::new(), self.keeps, Some(stretch));
-            RowsRead { clock, values, held, probes, keeps, stretch }
+            RowsRead { clock, at: clock, values, held, probes, keeps, stretch }
         }
 
         fn read(&mut self) -> Clock {

@@ -43,10 +43,10 @@ impl Checker for ClockBound {
             self.paused.insert(at);
         }
         let Seen::Answered { server, worker, message } = seen else { return Ok(()) };
-        let read = message.clock;
-        if !self.replies.is_new(server, worker, read) {
+        if !self.replies.is_new(server, worker, message.clock) {
             return Ok(());
         }
+        let read = message.at;
         let local = view.plan.local.staleness().0;
         let own = clock_of(view, server, server.dc);
         if read.ahead_of(own) > local {

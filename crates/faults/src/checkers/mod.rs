@@ -45,8 +45,8 @@ pub(super) enum Seen<'a> {
     Asked { server: ServerId, worker: WorkerId, clock: Clock, rows: &'a ShardRows },
     /// A server output a reply to a worker.
     Answered { server: ServerId, worker: WorkerId, message: &'a RowsRead },
-    /// A worker's deltas were added.
-    Updated { server: ServerId, worker: WorkerId, clock: Clock, deltas: &'a ShardDeltas },
+    /// A worker's deltas were added. With them it has finished the clock that starts at `at`.
+    Updated { server: ServerId, worker: WorkerId, at: Clock, deltas: &'a ShardDeltas },
     /// A server handled a worker's update whose changes are not finite or too large. Also seen as an update without
     /// changes.
     Rejected { server: ServerId, worker: WorkerId, clock: Clock },

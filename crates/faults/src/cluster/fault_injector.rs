@@ -14,11 +14,8 @@ use crate::bugs::Bug;
 use gaia_core::codec::{Buffers, Changes, ValueFormat, encode_indexes};
 use gaia_core::node::WorkerMessage;
 use gaia_core::session::{HEADER_BYTES, Message};
-use gaia_core::store::ShardDeltas;
 use gaia_core::sync::{Brake, OnPartition, RemoteSync};
-use gaia_core::types::{
-    Clock, Content, DcId, Deltas, Lane, NodeId, ServerId, ShardLayout, WorkerId,
-};
+use gaia_core::types::{Clock, Content, DcId, Lane, NodeId, ServerId, WorkerId};
 use gaia_core::wire::{
     BulkKind, ControlMessage, decode_bulk, decode_control, encode_bulk, encode_control, peek_bulk,
 };
@@ -334,27 +331,30 @@ impl FaultInjector {
         }
     }
 
-    /// The message that a server handles in place of a worker's message.
+    /// The message that a server handles in place of a worker's message. Its data center is at `clock`.
     pub(crate) fn on_worker_message(
         &mut self,
         server: ServerId,
         worker: WorkerId,
         message: WorkerMessage,
-        layout: &ShardLayout,
+        clock: Clock,
     ) -> WorkerMessage {
-        match message {
-            WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps }
-                if self.rejoined.remove(&(server, worker)) =>
-            {
-                let mut tables: Vec<_> = deltas.tables().map(|(_, table)| table.clone()).collect();
-                let values = tables.iter_mut().flat_map(|table| &mut table.values);
-                values.for_each(|value| *value *= 2.0);
-                let doubled = ShardDeltas::checked(Deltas { tables }, layout);
-                let deltas = doubled.unwrap_or(deltas);
-                WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps }
-            }
-            message => message,
-        }
+        let WorkerMessage::Update { clock: read, at, deltas, probed, learning_rate_factor, keeps } =
+            message
+        else {
+            return message;
+        };
+        let times = match self.bug {
+            Some(Bug::AddsUpdateTwice) if self.rejoined.remove(&(server, worker)) => 2.0,
+            Some(Bug::CountsLateUpdateTwice) if at < clock => 2.0,
+            Some(Bug::ForgetsLateUpdate) if at < clock => 0.0,
+            _ => 1.0,
+        };
+        let deltas = match times {
+            1.0 => deltas,
+            times => deltas.scaled(deltas.tables().map(|_| times)),
+        };
+        WorkerMessage::Update { clock: read, at, deltas, probed, learning_rate_factor, keeps }
     }
 
     /// The frame that the core handles in place of another.

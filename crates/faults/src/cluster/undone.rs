@@ -8,7 +8,7 @@ use gaia_core::types::{Clock, DcId, Lane, ServerId, WorkerId};
 #[derive(Clone, Debug)]
 pub(crate) enum Undone {
     Asked { server: ServerId, worker: WorkerId },
-    Updated { server: ServerId, worker: WorkerId, deltas: ShardDeltas },
+    Updated { server: ServerId, worker: WorkerId, clock: Clock, deltas: ShardDeltas },
     Rejected { server: ServerId, worker: WorkerId, clock: Clock },
     Cut { from: ServerId, to: DcId, lane: Lane, frame: Bytes },
     Delivered { at: ServerId, from: DcId, lane: Lane, frame: Bytes },

@@ -23,8 +23,8 @@ use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
 use gaia_core::sync::{
     AspConfig, BlockShares, Brake, BspConfig, Combine, Decay, ExchangeKind, Floor, Goal,
-    LocalStepsConfig, LocalSync, OnPartition, Outer, OutlierAction, OutlierConfig, Overlap,
-    OverlayKind, Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
+    LocalBspConfig, LocalStepsConfig, LocalSync, OnPartition, Outer, OutlierAction, OutlierConfig,
+    Overlap, OverlayKind, Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
 };
 use gaia_core::topology::{DataCenter, Topology, WanLink};
 use gaia_core::types::{
@@ -234,6 +234,15 @@ impl Scenario {
         remote
     }
 
+    /// BSP among workers, with a quorum of them in one schedule of two.
+    fn local_bsp(&self) -> LocalSync {
+        let mut chance = Seed(self.seed).child("local-quorum").random();
+        let quorum = [1.0, 1.0, 0.75, 0.3][within(&mut chance, 0, 3) as usize];
+        let grace = [0, 0, 20, 300][within(&mut chance, 0, 3) as usize];
+        let grace = DurationSetting(Duration::from_millis(grace));
+        LocalSync::Bsp(LocalBspConfig { quorum, grace })
+    }
+
     /// Limits on updates, in one schedule of four. Half of the updates are above the smallest. The limit by the median
     /// is above them all, but its record must survive crashes. Sums of scaled changes are not exact, so where these are
     /// rounded on the way, updates above the limit are refused.
@@ -258,7 +267,7 @@ impl Scenario {
             seed,
             topology: self.topology(seed.child("topology")),
             local: match staleness {
-                0 => LocalSync::Bsp,
+                0 => self.local_bsp(),
                 staleness => LocalSync::Ssp { staleness: Staleness(staleness) },
             },
             remote: self.with_quorum(remote(

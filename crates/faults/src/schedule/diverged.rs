@@ -54,7 +54,7 @@ impl Schedule<'_> {
         message: WorkerMessage,
     ) -> WorkerMessage {
         match message {
-            WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps }
+            WorkerMessage::Update { clock, at, deltas, probed, learning_rate_factor, keeps }
                 if self.diverging.diverges(worker, clock) =>
             {
                 let value = DIVERGED[clock.0 as usize % DIVERGED.len()];
@@ -66,7 +66,7 @@ impl Schedule<'_> {
                         if place == 0 { value } else { before }
                     },
                 );
-                WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps }
+                WorkerMessage::Update { clock, at, deltas, probed, learning_rate_factor, keeps }
             }
             message => message,
         }
@@ -75,13 +75,13 @@ impl Schedule<'_> {
     /// The message that a server handles in place of a worker's.
     pub(super) fn accepted(&self, shard: ShardId, message: WorkerMessage) -> WorkerMessage {
         match message {
-            WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps }
+            WorkerMessage::Update { clock, at, deltas, probed, learning_rate_factor, keeps }
                 if self.fault_injector.has(Bug::AcceptsDiverged) =>
             {
                 let deltas = with_values(&deltas, self.nodes.layout(shard), |_, value| {
                     if is_sound(value) { value } else { 0.0 }
                 });
-                WorkerMessage::Update { clock, deltas, probed, learning_rate_factor, keeps }
+                WorkerMessage::Update { clock, at, deltas, probed, learning_rate_factor, keeps }
             }
             message => message,
         }
@@ -92,19 +92,19 @@ impl Schedule<'_> {
         &mut self,
         server: ServerId,
         worker: WorkerId,
-        clock: Clock,
+        (clock, at): (Clock, Clock),
         deltas: &ShardDeltas,
     ) -> Done {
         let mut values = deltas.tables().flat_map(|(_, changes)| &changes.values);
         let deltas = if values.all(|value| is_sound(*value)) {
             self.applied(deltas.clone())
         } else {
-            self.see(Seen::Rejected { server, worker, clock })?;
-            self.recorder(server, Undone::Rejected { server, worker, clock });
+            self.see(Seen::Rejected { server, worker, clock: at })?;
+            self.recorder(server, Undone::Rejected { server, worker, clock: at });
             with_values(deltas, self.nodes.layout(server.shard), |_, _| 0.0)
         };
-        self.see(Seen::Updated { server, worker, clock, deltas: &deltas })?;
-        self.recorder(server, Undone::Updated { server, worker, deltas });
+        self.see(Seen::Updated { server, worker, at, deltas: &deltas })?;
+        self.recorder(server, Undone::Updated { server, worker, clock, deltas });
         Ok(())
     }
 

@@ -122,8 +122,8 @@ impl Schedule<'_> {
     }
 
     fn take_from_worker(&mut self, id: ServerId, from: WorkerId, message: WorkerMessage) -> Done {
-        let layout = self.nodes.layout(id.shard);
-        let taken = self.fault_injector.on_worker_message(id, from, message.clone(), layout);
+        let clock = self.nodes.server(id).clock();
+        let taken = self.fault_injector.on_worker_message(id, from, message.clone(), clock);
         let taken = self.accepted(id.shard, taken);
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
@@ -140,8 +140,8 @@ impl Schedule<'_> {
                 self.see(Seen::Asked { server: id, worker: from, clock, rows: &rows })?;
                 self.recorder(id, Undone::Asked { server: id, worker: from });
             }
-            WorkerMessage::Update { clock, deltas, .. } => {
-                self.see_updated(id, from, clock, &deltas)?;
+            WorkerMessage::Update { clock, at, deltas, .. } => {
+                self.see_updated(id, from, (clock, at), &deltas)?;
             }
         }
 

@@ -82,7 +82,7 @@ pub(super) trait RemoteModel:
     /// Their `values` in the store include the change.
     fn on_change(&mut self, clock: Clock, place: Range<usize>, change: &[f32], values: &mut [f32]);
 
-    /// All workers of this data center have finished clock `finished`, which is at least 1.
+    /// All workers of this data center, or a quorum, have finished clock `finished`, which is at least 1.
     fn on_clock(
         &mut self,
         now: Instant,
@@ -94,6 +94,12 @@ pub(super) trait RemoteModel:
     /// Whether a read of `rows` by a worker at `clock` may be answered, and if not, what it waits for. `waited` is how
     /// long it has waited for announced parameters.
     fn gate(&self, clock: Clock, rows: &ShardRows, waited: Duration, store: &ShardStore) -> Gate;
+
+    /// Whether this data center may end the iteration of its workers that starts at `clock`, once enough of them have. A
+    /// quorum of workers that have skipped clocks can have done so before this server would answer a read at it.
+    fn may_finish(&self, _clock: Clock) -> bool {
+        true
+    }
 
     // Frames of mirrors, and frames for them.
 
@@ -160,7 +166,8 @@ pub(super) trait RemoteModel:
 
     // The end of the run.
 
-    /// Begins the drain. All workers have stopped, at the same clocks in all data centers. `inactive` data centers take
+    /// Begins the drain. All workers have stopped, at the same clocks in all data centers. With a quorum, late changes may
+    /// have joined the clock after that. `inactive` data centers take
     /// no part. A model whose exchange leaves all copies equal does nothing.
     fn begin_drain(
         &mut self,

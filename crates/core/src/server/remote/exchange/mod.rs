@@ -12,13 +12,15 @@
 //! all-reduce of MPI, NCCL or Gloo does. There a data center adds its own changes to the sums that come in, and passes
 //! the result on once a chunk is complete.
 //!
+//! With a quorum of workers, late changes can have joined the clock after the last. At the drain it is exchanged, too.
+//!
 //! BSP is SSP with a staleness of 0. The room decides when a sum and a total are sent, and which read waits for which
 //! total. It does not support mirrors that fail or leave: each clock needs all of them.
 
 mod link;
 mod route;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -28,8 +30,8 @@ use super::{ClockFacts, RemoteModel};
 use crate::codec::{Changes, quantise};
 use crate::node::Lane;
 use crate::persist;
-use crate::server::blocks::check_span;
 use crate::server::blocks::sums::{Changed, Cutting, Sum, add_frame};
+use crate::server::blocks::{DrainMethod, check_span};
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
 use crate::server::stats::{LinkStats, Watermark};
@@ -63,6 +65,10 @@ pub(super) struct Exchange {
     totals: BTreeMap<(Clock, usize), Total>,
     /// The number of clocks whose total was received, per chunk.
     done: Vec<Clock>,
+    /// Whether changes can join the clock after the last.
+    has_late: bool,
+    /// Whether the drain has begun, and the clock after the last was not sent.
+    awaits_late: bool,
     links: BTreeMap<DcId, ExchangeLink>,
     cutting: Cutting,
     /// Memory for the changes of clocks to come.
@@ -106,6 +112,8 @@ impl Exchange {
             partials: BTreeMap::new(),
             totals: BTreeMap::new(),
             done: vec![Clock::ZERO; route.chunks().len()],
+            has_late: config.local.has_quorum(),
+            awaits_late: false,
             links: config.links.keys().map(|peer| (*peer, ExchangeLink::default())).collect(),
             cutting: Cutting::default(),
             spare: Vec::new(),
@@ -119,42 +127,16 @@ impl RemoteModel for Exchange {
         self.own_of(clock).add_run(place, change);
     }
 
-    /// Adds this data center's changes of the clock to the sum of each chunk.
     fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: ClockFacts) {
-        let clock = Clock(finished.0 - 1);
-        let own = self.own.remove(&clock);
-        let mut own = own.unwrap_or_else(|| no_changes(&mut self.spare, self.global.len()));
-        self.open = finished;
-        self.round(&mut own, 0);
-
-        let dc = self.id.dc;
-        for number in 0..self.route.chunks().len() {
-            let chunk = &self.route.chunks()[number];
-            match chunk.up {
-                Some(up) if chunk.is_leaf() => {
-                    let changes = own.touched.count_range(chunk.range.clone());
-                    self.send_partial(up.to, clock, number, changes);
-                }
-                _ => {
-                    let part = own.part(chunk.range.clone());
-                    let place = self.place_of(number, dc);
-                    self.sum(clock, number).take(place, part);
-                    self.complete_part(clock, number, dc, store);
-                }
-            }
-        }
-
-        if clock >= self.shared_clock() {
-            self.own.insert(clock, own);
-        } else {
-            self.spare.push(own);
-        }
+        self.close(finished, store);
     }
 
-    /// All totals up to `clock - staleness` must be received.
+    fn may_finish(&self, clock: Clock) -> bool {
+        self.missing_at(clock).is_none()
+    }
+
     fn gate(&self, clock: Clock, _: &ShardRows, _: Duration, _: &ShardStore) -> Gate {
-        let due = Clock(clock.0.saturating_sub(self.staleness.0));
-        match self.done.iter().position(|done| *done < due) {
+        match self.missing_at(clock) {
             Some(chunk) => Gate::Closed(WaitReason::Updates { from: self.awaited(chunk) }),
             None => Gate::Open,
         }
@@ -185,6 +167,7 @@ impl RemoteModel for Exchange {
             BulkKind::Total => self.on_total(chunk, header, changes, store),
             _ => self.on_partial(chunk, from, header, changes, store),
         }
+        self.send_late(store);
         Ok(())
     }
 
@@ -239,9 +222,17 @@ impl RemoteModel for Exchange {
         Some(Bytes::from(frame))
     }
 
-    /// Whether no job is unsent and all clocks up to `clock` are in the global values.
+    fn begin_drain(&mut self, _: DrainMethod, _: &BTreeSet<DcId>, store: &mut ShardStore) {
+        self.awaits_late = self.has_late;
+        self.send_late(store);
+    }
+
+    /// Whether no job is unsent and all clocks up to `clock`, and the one after it that has late changes, are in the
+    /// global values.
     fn is_drained(&self, clock: Clock) -> bool {
-        self.shared_clock() >= clock && self.links.values().all(|link| link.jobs.is_empty())
+        !self.awaits_late
+            && self.shared_clock() >= clock.max(self.open)
+            && self.links.values().all(|link| link.jobs.is_empty())
     }
 
     fn end_drain(&self, store: &mut ShardStore) {
@@ -290,6 +281,8 @@ persist! {
                 partials,
                 totals,
                 done,
+                has_late: _,
+                awaits_late,
                 links,
                 cutting: _,
                 spare: _,
@@ -317,6 +310,7 @@ persist! {
             let total = |key: &(Clock, usize)| Some(Total { changed: none(key)?, links: 0 });
             walk.entries("totals", totals, total, |one, walk| walk.flatten(one, ()))?;
             walk.record_that("done", done, |found, made| found.len() == made.len())?;
+            walk.record("awaits_late", awaits_late)?;
 
             for (peer, link) in links {
                 let carries: &dyn Fn(&Job) -> bool = &|job| {
@@ -347,6 +341,52 @@ persist! {
 }
 
 impl Exchange {
+    /// Adds this data center's changes of the clock to the sum of each chunk.
+    fn close(&mut self, finished: Clock, store: &mut ShardStore) {
+        let clock = Clock(finished.0 - 1);
+        let own = self.own.remove(&clock);
+        let mut own = own.unwrap_or_else(|| no_changes(&mut self.spare, self.global.len()));
+        self.open = finished;
+        self.round(&mut own, 0);
+
+        let dc = self.id.dc;
+        for number in 0..self.route.chunks().len() {
+            let chunk = &self.route.chunks()[number];
+            match chunk.up {
+                Some(up) if chunk.is_leaf() => {
+                    let changes = own.touched.count_range(chunk.range.clone());
+                    self.send_partial(up.to, clock, number, changes);
+                }
+                _ => {
+                    let part = own.part(chunk.range.clone());
+                    let place = self.place_of(number, dc);
+                    self.sum(clock, number).take(place, part);
+                    self.complete_part(clock, number, dc, store);
+                }
+            }
+        }
+
+        if clock >= self.shared_clock() {
+            self.own.insert(clock, own);
+        } else {
+            self.spare.push(own);
+        }
+    }
+
+    /// Sends the changes that have joined the clock after the last, once all other clocks are shared.
+    fn send_late(&mut self, store: &mut ShardStore) {
+        if self.awaits_late && self.shared_clock() >= self.open {
+            self.awaits_late = false;
+            self.close(self.open.next(), store);
+        }
+    }
+
+    /// A chunk whose total a read at a clock waits for: all totals up to `clock - staleness` must be received.
+    fn missing_at(&self, clock: Clock) -> Option<usize> {
+        let due = Clock(clock.0.saturating_sub(self.staleness.0));
+        self.done.iter().position(|done| *done < due)
+    }
+
     /// The chunk of a frame. Checks that the frame is the next of its link, of a clock that its sender can have finished,
     /// and within its chunk.
     fn check(

@@ -223,20 +223,16 @@ impl RemoteModel for LocalSteps {
         }
     }
 
-    /// A round must be finished `overlap` clocks after it began, and before the fragment's next round.
+    /// With a quorum of data centers, a part leaves only after the total before.
+    fn may_finish(&self, clock: Clock) -> bool {
+        self.quorum.is_some() || self.awaited_at(clock).is_none()
+    }
+
     fn gate(&self, clock: Clock, _: &ShardRows, _: Duration, _: &ShardStore) -> Gate {
-        let clock = self.copy_clock(clock);
-        for (fragment, due) in self.due.iter().enumerate() {
-            let late = |due: &Clock| {
-                let before_next = self.rounds.after(*due).ahead_of(*due).saturating_sub(1);
-                let overlap = self.pace.overlap(fragment).min(before_next);
-                due.0.saturating_add(overlap) <= clock.0
-            };
-            if let Some(home) = due.iter().position(late) {
-                return Gate::Closed(WaitReason::Updates { from: self.awaited(home, due[home]) });
-            }
+        match self.awaited_at(clock) {
+            Some(from) => Gate::Closed(WaitReason::Updates { from }),
+            None => Gate::Open,
         }
-        Gate::Open
     }
 
     fn on_received(&mut self, _: Instant, from: DcId) -> Result<(), PeerError> {
@@ -467,6 +463,21 @@ persist! {
 }
 
 impl LocalSteps {
+    /// The data center for whose updates a read at a clock waits. A round must be finished `overlap` clocks after it
+    /// began, and before the fragment's next round.
+    fn awaited_at(&self, clock: Clock) -> Option<DcId> {
+        let clock = self.copy_clock(clock);
+        self.due.iter().enumerate().find_map(|(fragment, due)| {
+            let late = |due: &Clock| {
+                let before_next = self.rounds.after(*due).ahead_of(*due).saturating_sub(1);
+                let overlap = self.pace.overlap(fragment).min(before_next);
+                due.0.saturating_add(overlap) <= clock.0
+            };
+            let home = due.iter().position(late)?;
+            Some(self.awaited(home, due[home]))
+        })
+    }
+
     /// Begins a round: takes this data center's part from its own changes.
     fn begin_round(&mut self, now: Instant, fragment: usize, clock: Clock, store: &mut ShardStore) {
         let next = self.rounds.after(clock);

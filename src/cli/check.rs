@@ -280,13 +280,17 @@ fn remote(plan: &Plan) -> String {
                 Overlap::Clocks(clocks) => format!("{clocks} of them overlapped"),
             };
             let density = 100.0 * config.density;
+            let totals = match config.total_density {
+                1.0 => String::new(),
+                share => format!(" and {} % of the totals", 100.0 * share),
+            };
             let quorum = if config.has_quorum() {
                 format!(", {} % of the parts", 100.0 * config.quorum)
             } else {
                 String::new()
             };
             format!(
-                "local-steps, {steps} clocks per round, {overlap}, {density} % of the changes, {values}{quorum}"
+                "local-steps, {steps} clocks per round, {overlap}, {density} % of the changes{totals}, {values}{quorum}"
             )
         }
     }

@@ -442,6 +442,11 @@ fn a_synchronisation_model_with_a_wrong_setting() {
         ),
         run(
             "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\ntotal_density = «2.0",
+            &["`sync.remote.total_density` is `2.0`", "a share above 0, at most 1"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
             "model = \"local-steps\"\nquorum = «1.5",
             &["`sync.remote.quorum` is `1.5`", "a share above 0, at most 1"],
         ),

@@ -384,12 +384,18 @@ proptest! {
         steps in 1_u64..5,
         fragments in 1_u64..3,
         density in prop::sample::select(vec![0.01, 0.4, 0.7]),
+        total_density in prop::sample::select(vec![0.01, 0.5, 1.0]),
         format in prop::sample::select(ValueFormat::ALL.to_vec()),
         combine in prop::sample::select(vec![Combine::Sum, Combine::Mean]),
     ) {
         let fragments = fragments.min(steps);
-        let config =
-            LocalStepsConfig { fragments, density, combine, ..local_steps(steps, format) };
+        let config = LocalStepsConfig {
+            fragments,
+            density,
+            total_density,
+            combine,
+            ..local_steps(steps, format)
+        };
         let mut cluster = Cluster::new(&Setup {
             workers: 2,
             parameters: 6,
@@ -427,6 +433,27 @@ fn a_sparse_round_sends_the_largest_changes_and_owes_the_rest_apart_from_the_cop
     assert_eq!(round(&[(0, 1.0), (1, -3.0), (2, 2.0), (3, 2.0)]), [0.0, -3.0, 2.0, 0.0]);
     assert_eq!(round(&[(0, 1.0), (1, 1.5)]), [2.0, -3.0, 2.0, 2.0]);
     assert_eq!(round(&[]), [2.0, -1.5, 2.0, 2.0], "what was owed for longest is sent at last");
+}
+
+/// Each home has two of four parameters: its total has the larger step of the two, and the other one comes later. The mean
+/// of copies has both.
+#[test]
+fn a_sparse_total_has_the_largest_steps_and_the_home_owes_the_rest() {
+    let config = LocalStepsConfig { total_density: 0.5, ..local_steps(1, ValueFormat::F32) };
+    let remote = RemoteSync::LocalSteps(config);
+    let drain = DrainMethod::Mean;
+    let setup = Setup { data_centers: 2, parameters: 4, drain, ..Setup::new(remote) };
+    let mut cluster = Cluster::new(&setup);
+    let mut round = |changes: &[(u32, f32)]| {
+        assert!(cluster.step(0, changes) && cluster.step(1, changes));
+        cluster.settle();
+        assert_eq!(bits(cluster.servers[0].values()), bits(cluster.servers[1].values()));
+        cluster.servers[0].values().to_vec()
+    };
+    assert_eq!(round(&[(0, 1.0), (1, -3.0), (2, 2.0), (3, 1.0)]), [0.0, -6.0, 4.0, 0.0]);
+    assert_eq!(round(&[(0, 1.0), (1, 1.5)]), [4.0, -6.0, 4.0, 0.0]);
+    cluster.drain();
+    assert_eq!(cluster.servers[1].copy(), [4.0, -3.0, 4.0, 2.0]);
 }
 
 /// A mean needs the number of workers that change a parameter, of which a sparse part shows the largest alone.

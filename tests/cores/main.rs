@@ -76,6 +76,7 @@ fn local_steps(steps: u64, values: ValueFormat) -> LocalStepsConfig {
         outer_learning_rate: 1.0,
         overlap: Overlap::Clocks(steps - 1),
         density: 1.0,
+        total_density: 1.0,
         ..defaults
     }
 }

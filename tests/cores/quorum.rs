@@ -300,10 +300,17 @@ proptest! {
         steps in 1_u64..5,
         quorum in prop::sample::select(vec![0.3, 0.6]),
         density in prop::sample::select(vec![0.01, 0.4, 1.0]),
+        total_density in prop::sample::select(vec![0.3, 1.0]),
         format in prop::sample::select(ValueFormat::ALL.to_vec()),
         outer in prop::sample::select(vec![Outer::Plain, Outer::Nesterov]),
     ) {
-        let config = LocalStepsConfig { density, quorum, outer, ..local_steps(steps, format) };
+        let config = LocalStepsConfig {
+            density,
+            total_density,
+            quorum,
+            outer,
+            ..local_steps(steps, format)
+        };
         let mut cluster = Cluster::new(&Setup {
             workers: 2,
             parameters: 6,

@@ -31,8 +31,8 @@ const CANDIDATES: [Entry; 13] = [
     Entry("asp, guard", &["model = \"asp\"", "guard = {}"]),
     Entry("rounds", &["model = \"local-steps\""]),
     Entry("rounds 2", &["model = \"local-steps\"", "steps = 2"]),
-    Entry("rounds, 10 %", &["model = \"local-steps\"", "density = 0.1"]),
-    Entry("rounds, 3 %", &["model = \"local-steps\"", "density = 0.03"]),
+    Entry("rounds, 10 %", &["model = \"local-steps\"", "density = 0.1", "total_density = 0.1"]),
+    Entry("rounds, 3 %", &["model = \"local-steps\"", "density = 0.03", "total_density = 0.1"]),
     Entry("rounds 10", &["model = \"local-steps\"", "steps = 10", "overlap = 0"]),
     Entry("rounds 10, overlap", &["model = \"local-steps\"", "steps = 10", LEAST_OVERLAP]),
     Entry(

@@ -154,7 +154,8 @@ fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
 
     let overlap = Overlap::Clocks(overlap);
     let defaults = default_rounds(facts.deltas_are_counts);
-    let mut config = LocalStepsConfig { steps, density, overlap, ..defaults };
+    let total_density = density;
+    let mut config = LocalStepsConfig { steps, density, total_density, overlap, ..defaults };
     if has_momentum {
         config.outer_momentum = MOMENTUM;
     }
@@ -182,7 +183,8 @@ fn measured_rounds(facts: &Facts) -> Estimate {
     let [plain, overlapped] = forms.map(|form| rounds(facts, defaults.steps, form));
     let mut faster = if plain.time() < overlapped.time() { plain } else { overlapped };
     if let RemoteSync::LocalSteps(config) = &mut faster.remote {
-        (config.overlap, config.density) = (defaults.overlap, defaults.density);
+        config.overlap = defaults.overlap;
+        (config.density, config.total_density) = (defaults.density, defaults.total_density);
     }
     faster
 }
@@ -194,11 +196,13 @@ pub(crate) fn bsp_exchange_s(facts: &Facts) -> f64 {
     facts.exchange.bsp_s(&Changes { parameters, part, total, format: ValueFormat::F32 })
 }
 
-/// Seconds of a round over the changes of so many clocks, of which at most a share of `density` is sent.
+/// Seconds of a round over the changes of so many clocks, of which at most a share of `density` is sent, and as much comes
+/// back.
 fn round_s(facts: &Facts, clocks: u64, density: f64) -> f64 {
     let part = (facts.changed_share * clocks as f64).min(density);
     // A step with momentum moves every parameter that has ever changed.
-    let total = if facts.deltas_are_counts { together(facts, part) } else { 1.0 };
+    let all = if facts.deltas_are_counts { together(facts, part) } else { 1.0 };
+    let total = all.min(density);
     let parameters = facts.parameters;
     facts.exchange.round_s(&Changes { parameters, part, total, format: ValueFormat::Int4 })
 }
@@ -219,8 +223,8 @@ fn parts(facts: &Facts) -> bool {
     facts.changed_share > DENSE && skewed(facts) > ASP_SKEWED_MAX
 }
 
-/// The density of rounds of a dense model whose bytes matter. It needs as many clocks as all changes do, or up to a
-/// fifth more (docs/src/remote-models.md).
+/// The density of rounds, and of their totals, of a dense model whose bytes matter. It needs as many clocks as all changes
+/// do, or up to a fifth more (docs/src/remote-models.md).
 const SPARSE: f64 = 0.1;
 /// The share of the clocks between two rounds that sending all changes may take without a density.
 const BYTES_FREE: f64 = 0.1;

@@ -190,6 +190,7 @@ fn local_steps(checks: &Checks<'_>, config: &LocalStepsConfig) -> Result<(), Pro
     number("sync.remote.fragments", config.fragments, 1..=steps, &below_steps)?;
     number("sync.remote.overlap", config.most_overlap(), 0..=steps - 1, &below_steps)?;
     checks.number("sync.remote.density", config.density, range::SHARE)?;
+    checks.number("sync.remote.total_density", config.total_density, range::SHARE)?;
     checks.number("sync.remote.quorum", config.quorum, range::SHARE)?;
     checks.time("sync.remote.grace", config.grace, range::DEADLINE_MAX)?;
 

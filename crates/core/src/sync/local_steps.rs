@@ -29,6 +29,11 @@ pub struct LocalStepsConfig {
     ///
     /// The drain delivers what is owed, except that the mean of copies leaves it out with `combine = "mean"`.
     pub density: f64,
+    /// The share of the parameters that the total of a round has, above 0 and at most 1: those of which the home of a
+    /// block owes the largest steps. It owes the rest to later rounds (error feedback on both sides, as in DoubleSqueeze,
+    /// Tang et al., ICML 2019), and the drain delivers it as it does `density`'s. Statistics are always in it. At 1 a
+    /// total has as many parameters as its parts together.
+    pub total_density: f64,
     /// The share of the data centers whose parts close a round, above 0 and at most 1. A part that comes later is added
     /// to the next round. A data center that receives a total of a round that it has not begun begins it at once. At 1
     /// a round waits for all. Below 1 there is no guard.
@@ -82,6 +87,7 @@ impl Default for LocalStepsConfig {
             fragments: 1,
             overlap: Overlap::Auto,
             density: 1.0,
+            total_density: 1.0,
             quorum: 1.0,
             grace: DurationSetting(Duration::ZERO),
             combine: Combine::Mean,
@@ -107,6 +113,11 @@ impl LocalStepsConfig {
     /// Whether a data center sends a part of what it owes in a round.
     pub fn is_sparse(&self) -> bool {
         self.density < 1.0
+    }
+
+    /// Whether the home of a block owes a part of the steps of its rounds to later ones.
+    pub fn has_sparse_totals(&self) -> bool {
+        self.is_sparse() || self.total_density < 1.0
     }
 
     /// Whether rounds close without the parts of all data centers.

@@ -222,12 +222,14 @@ impl Scenario {
         (blocks[within(&mut chance, 0, 1) as usize], kinds[within(&mut chance, 0, 2) as usize])
     }
 
-    /// A remote model, whose rounds have a quorum in three of four schedules.
+    /// A remote model, whose rounds have a quorum in three of four schedules, and sparse totals in half.
     fn with_quorum(&self, mut remote: RemoteSync) -> RemoteSync {
         let mut chance = Seed(self.seed).child("quorum").random();
         let share = [1.0, 0.75, 0.6, 0.3][within(&mut chance, 0, 3) as usize];
         let grace = [0, 0, 20, 300][within(&mut chance, 0, 3) as usize];
+        let mut totals = Seed(self.seed).child("totals").random();
         if let RemoteSync::LocalSteps(config) = &mut remote {
+            config.total_density = [1.0, 0.2][within(&mut totals, 0, 1) as usize];
             config.quorum = share;
             config.grace = DurationSetting(Duration::from_millis(grace));
         }

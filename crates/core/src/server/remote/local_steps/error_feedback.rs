@@ -85,8 +85,8 @@ persist! {
     }
 }
 
-/// How many of a block's weights a sparse round sends, at least 1.
-fn count_of(density: f64, parameters: usize) -> usize {
+/// How many of a block's weights a part or a total has at this density, at least 1.
+pub(super) fn count_of(density: f64, parameters: usize) -> usize {
     ((density * parameters as f64).ceil() as usize).max(1)
 }
 

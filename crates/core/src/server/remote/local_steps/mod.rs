@@ -20,7 +20,8 @@
 //! center may keep its changes while no round needs them ([`Stretch`]).
 //!
 //! With a `density` below 1 a part has the largest changes alone. The rest is owed to later rounds, apart from the copy
-//! ([`error_feedback`]).
+//! ([`error_feedback`]). With a `total_density` below 1 the home of a block does the same with the steps of its rounds
+//! ([`outer`]).
 //!
 //! With a `quorum` below 1 a round does not wait for all parts. A late part is added to the next round, and stays in the
 //! copy until then ([`quorum`]).
@@ -85,6 +86,8 @@ pub(super) struct LocalSteps {
     own: Vec<f32>,
     /// What rounds have not sent, apart from the copy. `None` if rounds send all changes.
     error_feedback: Option<ErrorFeedback>,
+    /// Whether homes owe a part of the steps of their blocks.
+    has_sparse_totals: bool,
     /// The parameters changed since the data center's clock last advanced.
     touched: Touched,
     /// The outer optimisers of the home blocks, by fragment.
@@ -163,6 +166,7 @@ impl LocalSteps {
             agreed: store.values().to_vec(),
             own: vec![0.0; parameters],
             error_feedback,
+            has_sparse_totals: local_steps.has_sparse_totals(),
             touched: Touched::none(parameters),
             outer: outer.collect(),
             tables,
@@ -404,6 +408,7 @@ persist! {
                 agreed,
                 own,
                 error_feedback,
+                has_sparse_totals: _,
                 touched,
                 outer,
                 sums,
@@ -857,6 +862,8 @@ impl LocalSteps {
             for (value, owed) in values.iter_mut().zip(error_feedback.owed()) {
                 add_change(value, copies * owed);
             }
+        }
+        if self.has_sparse_totals && self.adds_up {
             for (fragment, outer) in self.outer.iter().enumerate() {
                 let block = self.rounds.block(fragment, self.id.dc);
                 for (value, lost) in values[block].iter_mut().zip(outer.lost()) {

@@ -1,5 +1,6 @@
 //! The outer step: the change that all data centers add after a round.
 
+use super::error_feedback::count_of;
 use crate::persist;
 use crate::server::blocks::{Part, TablePart};
 use crate::sync::{LocalStepsConfig, Outer, ValueFormat};
@@ -20,8 +21,8 @@ pub(super) struct OuterStep {
     lost: Vec<f32>,
     format: ValueFormat,
     tables: Vec<TablePart>,
-    /// Whether a step is as sparse as the changes of its round.
-    is_sparse: bool,
+    /// The most weights of a step, if it has at most as many as the changes of its round.
+    most: Option<usize>,
 }
 
 impl OuterStep {
@@ -42,13 +43,13 @@ impl OuterStep {
             lost: vec![0.0; parameters],
             format: config.values,
             tables,
-            is_sparse: config.is_sparse(),
+            most: config.has_sparse_totals().then(|| count_of(config.total_density, parameters)),
         }
     }
 
     /// The rounded step for a round's change. The block begins at the parameter `start`.
     ///
-    /// If rounds are sparse, the step has at most as many weights as the change: those that are owed the most. The rest
+    /// If totals are sparse, the step has at most as many weights as the change: those that are owed the most. The rest
     /// is owed to later rounds, since momentum moves weights that a round does not change, too.
     pub(super) fn step(&mut self, change: &[f32], start: usize) -> Part {
         for TablePart { range, is_statistics } in &self.tables {
@@ -65,10 +66,11 @@ impl OuterStep {
                 }
             }
         }
-        if self.is_sparse {
+        if let Some(most) = self.most {
             let weights = self.tables.iter().filter(|table| !table.is_statistics);
             let changes = weights.flat_map(|table| &change[table.range.clone()]);
             let count = changes.filter(|change| **change != 0.0).count();
+            let count = count.min(most);
             return Part::take_largest(&mut self.lost, start, count, &self.tables, self.format);
         }
         Part::take(&mut self.lost, start, self.format)
@@ -83,7 +85,7 @@ impl OuterStep {
 persist! {
     impl Persist<()> for OuterStep {
         fn walk(
-            Self { rate: _, momentum: _, velocity, lost, format: _, tables: _, is_sparse: _ },
+            Self { rate: _, momentum: _, velocity, lost, format: _, tables: _, most: _ },
             walk,
             (),
         ) {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use gaia_checkpoint::{CheckpointError, Checkpoints};
 use gaia_core::types::Seed;
@@ -96,6 +97,111 @@ fn a_checkpoint_of_another_plan_or_version_is_refused() {
         let error = refused(&training.checkpoints(directory.path()), &path);
         assert!(error.contains("manifest.json is of checkpoint version"), "{error}");
     }
+}
+
+/// A manifest whose checksum is right, but whose names lead elsewhere, as nobody but an attacker writes it.
+#[test]
+fn a_manifest_that_names_files_elsewhere_is_refused_and_they_are_not_read() {
+    let (training, directory) = stopped();
+    let checkpoints = training.checkpoints(directory.path());
+    let path = directory.path().join("clock-0002");
+    let outside = directory.path().join("state.msgpack");
+    fs::copy(path.join("state.msgpack"), &outside).unwrap();
+    let absolute = outside.display().to_string();
+
+    for name in ["../state.msgpack", &absolute, "a/../../state.msgpack", "\u{1b}[2J"] {
+        // In place of a file that is needed, and beside all of them.
+        for replaced in [true, false] {
+            let file = path.join("manifest.json");
+            let good = fs::read(&file).unwrap();
+            let mut manifest: Manifest = serde_json::from_slice(&good).unwrap();
+            let mut found = manifest.files.last().unwrap().clone();
+            found.name = name.into();
+            if replaced {
+                manifest.files.pop();
+            }
+            manifest.files.push(found);
+            manifest.crc32 = 0;
+            manifest.crc32 = crc32fast::hash(&serde_json::to_vec(&manifest).unwrap());
+
+            fs::write(&file, serde_json::to_vec(&manifest).unwrap()).unwrap();
+            let error = refused(&checkpoints, &path);
+            fs::write(&file, good).unwrap();
+
+            let expected = if replaced {
+                "`state.msgpack` is not listed".to_owned()
+            } else {
+                format!("manifest.json cannot be read: lists `{}`", name.escape_default())
+            };
+            assert!(error.contains(&expected), "{error}\nshould say {expected}");
+        }
+    }
+    assert_eq!(checkpoints.newest().unwrap().unwrap().facts.clock, 2);
+}
+
+/// A manifest as its file has it, so that tests can forge one.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Manifest {
+    version: u32,
+    program: String,
+    plan: String,
+    seed: u64,
+    run: gaia_checkpoint::Facts,
+    files: Vec<ListedFile>,
+    crc32: u32,
+}
+
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+struct ListedFile {
+    name: String,
+    bytes: u64,
+    crc32: u32,
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_or_a_pipe_in_a_checkpoint_is_refused_by_name_and_the_one_before_is_taken() {
+    let (training, directory) = stopped();
+    let checkpoints = training.checkpoints(directory.path());
+    let path = directory.path().join("clock-0002");
+    for name in FILES {
+        let (file, outside) = (path.join(name), directory.path().join("outside"));
+        fs::rename(&file, &outside).unwrap();
+        std::os::unix::fs::symlink(&outside, &file).unwrap();
+        let error = refused(&checkpoints, &path);
+        let expected = format!("{name} is a symbolic link, expected a file");
+        assert!(error.contains(&expected), "{error}");
+        assert_eq!(checkpoints.newest().unwrap().unwrap().facts.clock, 1);
+
+        fs::remove_file(&file).unwrap();
+        assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+        let error = refused(&checkpoints, &path);
+        let expected = format!("{name} is a pipe, socket or device, expected a file");
+        assert!(error.contains(&expected), "{error}");
+
+        fs::remove_file(&file).unwrap();
+        fs::rename(&outside, &file).unwrap();
+    }
+}
+
+/// Only the link goes, whatever it has the name of: the checkpoint to be written, a draft, one to be removed.
+#[cfg(unix)]
+#[test]
+fn nothing_is_written_or_removed_where_links_among_checkpoints_lead() {
+    let (training, directory) = stopped();
+    let outside = tempdir().unwrap();
+    let victim = outside.path().join("values.safetensors");
+    fs::write(&victim, "of somebody else").unwrap();
+    let from = training.checkpoints(directory.path()).newest().unwrap();
+    for name in [".part-clock-0003", "clock-0003", "clock-0000"] {
+        std::os::unix::fs::symlink(outside.path(), directory.path().join(name)).unwrap();
+    }
+
+    training.one_clock(directory.path(), from);
+    assert_eq!(training.checkpoints(directory.path()).newest().unwrap().unwrap().facts.clock, 3);
+    assert!(!directory.path().join("clock-0003").is_symlink());
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "of somebody else");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
 }
 
 #[test]

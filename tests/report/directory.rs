@@ -46,6 +46,76 @@ fn a_directory_of_several_runs_is_no_unfinished_run() {
     assert!(matches!(refused, ReportError::NotEmpty { .. }), "{refused}");
 }
 
+/// `gaia report` puts the text of `run.toml` on a page, which people pass on.
+#[cfg(unix)]
+#[test]
+fn a_link_for_a_file_of_a_run_is_refused_by_name_and_not_read() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = RunDirectory::create(Some(&place.path().join("run")), "any").unwrap();
+    record(&directory, THREE_ASP);
+    directory.write("highlights.txt", "one\n").unwrap();
+    for name in ["summary.json", "progress.jsonl", "run.toml", "highlights.txt"] {
+        let (file, outside) = (directory.path().join(name), place.path().join("outside"));
+        fs::rename(&file, &outside).unwrap();
+        std::os::unix::fs::symlink(&outside, &file).unwrap();
+        let refused = RunDirectory::open(directory.path()).unwrap().read().unwrap_err();
+        let expected = format!("{name}: found a symbolic link, expected a file of the run itself");
+        assert!(refused.to_string().ends_with(&expected) && refused.is_bad_input(), "{refused}");
+        fs::remove_file(&file).unwrap();
+        fs::rename(&outside, &file).unwrap();
+    }
+    directory.read().unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_another_run_is_no_run_of_a_comparison() {
+    let place = tempfile::tempdir().unwrap();
+    let elsewhere = RunDirectory::create(Some(&place.path().join("other")), "any").unwrap();
+    record(&elsewhere, THREE_ASP);
+    for name in ["asp", "seed-7"] {
+        let directory = RunDirectory::create(Some(&place.path().join(name)), "any").unwrap();
+        directory.write("run.toml", RUN_TOML).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), directory.path().join(name)).unwrap();
+        let opened = RunDirectory::open(directory.path()).unwrap();
+        let refused = opened.children().unwrap_err().to_string();
+        let expected = format!("{name}: found a symbolic link, expected a directory of the run");
+        assert!(refused.contains(&expected), "{refused}");
+        assert_eq!(opened.seeds().is_err(), name == "seed-7");
+    }
+}
+
+/// A run that is resumed writes into a directory that was there before.
+#[cfg(unix)]
+#[test]
+fn nothing_is_written_where_links_in_a_resumed_run_lead() {
+    let place = tempfile::tempdir().unwrap();
+    let run = place.path().join("run");
+    fs::create_dir(&run).unwrap();
+    fs::create_dir(run.join("checkpoints")).unwrap();
+    let names = [
+        "progress.jsonl",
+        "events.out.tfevents.gaia",
+        "run.toml",
+        "summary.json",
+        "report.html",
+        ".run.toml.part",
+        ".summary.json.part",
+        ".report.html.part",
+    ];
+    let victim = place.path().join("victim");
+    fs::write(&victim, "of somebody else").unwrap();
+    for name in names {
+        std::os::unix::fs::symlink(&victim, run.join(name)).unwrap();
+    }
+
+    fs::remove_file(run.join("summary.json")).unwrap();
+    record(&RunDirectory::reopen(&run).unwrap(), THREE_ASP);
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "of somebody else");
+    let links = names.iter().filter(|name| run.join(name).is_symlink()).count();
+    assert_eq!(links, 0, "links are replaced by files");
+}
+
 #[test]
 fn what_was_learnt_is_a_file_where_there_is_something_to_say() {
     let place = tempfile::tempdir().unwrap();

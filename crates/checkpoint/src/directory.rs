@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 
-use super::disk::{Disk, Filesystem};
+use super::disk::{Disk, Filesystem, check_is_file};
 use super::error::{CheckpointError, shown};
 use super::manifest::{Facts, FileMark, Manifest};
 use super::marked_file::MarkedFile;
@@ -82,6 +82,7 @@ impl Checkpoints {
     /// Where it is not whole, or of another run or version.
     pub fn read(&self, path: &Path) -> Result<Resumed, CheckpointError> {
         let at = path.join(MANIFEST);
+        check_is_file(&at)?;
         let text = fs::read(&at).map_err(CheckpointError::io(&at, CANNOT_READ))?;
         let manifest = Manifest::read(&at, &text)?;
 

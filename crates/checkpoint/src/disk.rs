@@ -4,6 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
+use gaia_model::new_file;
+
+use super::error::CheckpointError;
+
 /// A disk. When a call returns, it is complete, and no later crash loses what it has written or synced.
 pub trait Disk {
     /// Makes a directory and its parents.
@@ -12,7 +16,7 @@ pub trait Disk {
     /// Those of the operating system.
     fn create_directory(&mut self, path: &Path) -> io::Result<()>;
 
-    /// Writes a new file whole and syncs it.
+    /// Writes a new file whole and syncs it. A file or symbolic link of this name is replaced.
     ///
     /// # Errors
     /// Those of the operating system.
@@ -47,7 +51,7 @@ impl Disk for Filesystem {
     }
 
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut file = File::create(path)?;
+        let mut file = new_file(path)?;
         file.write_all(bytes)?;
         file.sync_all()
     }
@@ -64,4 +68,20 @@ impl Disk for Filesystem {
     fn remove_directory(&mut self, path: &Path) -> io::Result<()> {
         fs::remove_dir_all(path)
     }
+}
+
+/// Checks, before a file is opened, that it is a file itself: a symbolic link could lead to any file of the user who
+/// runs this, a pipe would block. What is missing is left to the opening.
+///
+/// # Errors
+/// [`CheckpointError::NotAFile`].
+pub(super) fn check_is_file(path: &Path) -> Result<(), CheckpointError> {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+    let found = match metadata.file_type() {
+        kind if kind.is_file() => return Ok(()),
+        kind if kind.is_symlink() => "a symbolic link",
+        kind if kind.is_dir() => "a folder",
+        _ => "a pipe, socket or device",
+    };
+    Err(CheckpointError::NotAFile { path: path.to_owned(), found })
 }

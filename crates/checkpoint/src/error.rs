@@ -19,6 +19,14 @@ pub enum CheckpointError {
         /// The operating system's reason.
         source: io::Error,
     },
+    /// Something else has the name of a file that this program writes.
+    #[error("{} is {found}, expected a file", path.display())]
+    NotAFile {
+        /// Where it is.
+        path: PathBuf,
+        /// What it is, such as `a symbolic link`.
+        found: &'static str,
+    },
     /// A file has not the length that its manifest or header names.
     #[error("{} is {found} bytes long, expected {expected} as in its manifest", path.display())]
     WrongLength {

@@ -5,7 +5,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::CheckpointError;
-use super::disk::{Disk, Filesystem};
+use super::disk::{Disk, Filesystem, check_is_file};
 
 /// The files of one log, by name.
 pub trait LogDisk {
@@ -76,9 +76,18 @@ impl LogFolder {
     /// Opens the directory, or makes it, and locks it against other processes.
     ///
     /// # Errors
-    /// [`CheckpointError::InUse`] where another process has locked it, [`CheckpointError::Io`] where the disk fails.
+    /// [`CheckpointError::NotAFile`] where it holds a symbolic link or a pipe, [`CheckpointError::InUse`] where another
+    /// process has locked it, [`CheckpointError::Io`] where the disk fails.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         make_directory(path).map_err(CheckpointError::io(path, "cannot be created"))?;
+        let unlisted = || CheckpointError::io(path, "cannot be listed");
+        for entry in fs::read_dir(path).map_err(unlisted())? {
+            let entry = entry.map_err(unlisted())?;
+            if !entry.file_type().map_err(unlisted())?.is_dir() {
+                check_is_file(&entry.path())?;
+            }
+        }
+
         let lock_path = path.join(LOCK);
         let unlocked = || CheckpointError::io(&lock_path, "cannot be locked");
         let lock = File::create(&lock_path).map_err(unlocked())?;
@@ -165,3 +174,40 @@ fn make_directory(path: &Path) -> io::Result<()> {
 pub(super) const DRAFT: &str = ".part-";
 
 const LOCK: &str = "lock";
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// The lock would be emptied, and a segment appended to, wherever the link leads.
+    #[test]
+    fn a_log_with_a_link_is_refused_by_name_and_nothing_is_written_where_it_leads() {
+        let place = tempfile::tempdir().unwrap();
+        let (folder, victim) = (place.path().join("log"), place.path().join("victim"));
+        fs::write(&victim, "of somebody else").unwrap();
+        for name in [LOCK, "00000000000000000000.log"] {
+            fs::create_dir(&folder).unwrap();
+            symlink(&victim, folder.join(name)).unwrap();
+            let refused = LogFolder::open(&folder).unwrap_err().to_string();
+            let expected = format!("{name} is a symbolic link, expected a file");
+            assert!(refused.ends_with(&expected), "{refused}");
+            fs::remove_dir_all(&folder).unwrap();
+        }
+
+        let mut log = LogFolder::open(&folder).unwrap();
+        symlink(&victim, folder.join(".part-a")).unwrap();
+        log.create("a", b"records").unwrap();
+        assert_eq!(log.read("a").unwrap(), b"records");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "of somebody else");
+    }
+
+    #[test]
+    fn a_log_may_be_on_another_disk_that_a_link_leads_to() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir(place.path().join("disk")).unwrap();
+        symlink(place.path().join("disk"), place.path().join("log")).unwrap();
+        LogFolder::open(&place.path().join("log")).unwrap();
+    }
+}

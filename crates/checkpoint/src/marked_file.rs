@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crc32fast::Hasher;
 use rayon::prelude::*;
 
+use super::disk::check_is_file;
 use super::error::CheckpointError;
 use super::manifest::FileMark;
 
@@ -21,9 +22,10 @@ impl<'m> MarkedFile<'m> {
     /// Opens a file that the manifest lists.
     ///
     /// # Errors
-    /// Where there is no such file, or it has another length.
+    /// Where there is no such file, it is a symbolic link, or it has another length.
     pub(super) fn open(directory: &Path, mark: &'m FileMark) -> Result<Self, CheckpointError> {
         let path = directory.join(&mark.name);
+        check_is_file(&path)?;
         let unread = CheckpointError::io(&path, CANNOT_READ);
         let (found, expected) = (fs::metadata(&path).map_err(unread)?.len(), mark.bytes);
         if found != expected {

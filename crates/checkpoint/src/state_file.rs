@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::disk::{Disk, Filesystem};
+use super::disk::{Disk, Filesystem, check_is_file};
 use super::error::CheckpointError;
 use gaia_core::types::{State, messagepack};
 
@@ -81,6 +81,7 @@ impl StateFile {
     /// Where the file is damaged, or of another version or plan.
     pub fn read(&self) -> Result<Option<State>, CheckpointError> {
         let path = &self.path;
+        check_is_file(path)?;
         let bytes = match std::fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(CheckpointError::io(path, "cannot be read"))?,
@@ -179,5 +180,23 @@ mod tests {
 
         let other = StateFile::new(&path, 8).unwrap().read().unwrap_err();
         assert!(matches!(other, CheckpointError::OtherPlan { .. }), "{other}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_its_place_is_not_read_and_is_replaced_and_so_is_one_in_that_of_its_draft() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("state"), folder.path().join("victim"));
+        std::fs::write(&victim, "of somebody else").unwrap();
+        for name in ["state", "state.part"] {
+            std::os::unix::fs::symlink(&victim, folder.path().join(name)).unwrap();
+        }
+
+        let file = StateFile::new(&path, 7).unwrap();
+        let refused = file.read().unwrap_err().to_string();
+        assert!(refused.ends_with("state is a symbolic link, expected a file"), "{refused}");
+        file.write(&state(1)).unwrap();
+        assert_eq!(file.read().unwrap(), Some(state(1)));
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "of somebody else");
     }
 }

@@ -1,7 +1,7 @@
 //! The files that a model is written to.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::error::ModelError;
@@ -33,8 +33,20 @@ impl ModelFile {
 fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = file.with_extension("part");
     fs::create_dir_all(file.parent().unwrap_or_else(|| Path::new("")))?;
-    fs::write(&draft, bytes)?;
+    new_file(&draft)?.write_all(bytes)?;
     fs::rename(&draft, file)
+}
+
+/// Makes an empty file, and removes the file or symbolic link of this name that is there. Unlike [`File::create`] it
+/// writes nothing where a link leads to.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn new_file(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => File::create_new(path),
+    }
 }
 
 /// The file of a model, in the directory of the run that has trained it.

@@ -413,10 +413,15 @@ impl NodeFiles {
         let labels: Vec<String> =
             nodes.into_iter().flatten().map(|node| run_context.label(node)).collect();
         let path = self.logs.join(format!("{}.log", labels[0]));
+        let unopened =
+            |reason: String| RealError::NoLog { path: path.display().to_string(), reason };
+        if path.is_symlink() {
+            return Err(unopened("it is a symbolic link, expected a file".into()));
+        }
+
         let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        made.and_then(|()| File::options().create(true).append(true).open(&path)).map_err(|error| {
-            RealError::NoLog { path: path.display().to_string(), reason: error.to_string() }
-        })
+        made.and_then(|()| File::options().create(true).append(true).open(&path))
+            .map_err(|error| unopened(error.to_string()))
     }
 }
 

@@ -35,6 +35,16 @@ pub enum ReportError {
         /// The directory.
         path: PathBuf,
     },
+    /// Something in a run's directory is not what a run writes there, such as a symbolic link.
+    #[error("{}: found {found}, expected {expected} of the run itself", path.display())]
+    NotOwn {
+        /// Where it is.
+        path: PathBuf,
+        /// What it is, such as `a symbolic link`.
+        found: &'static str,
+        /// What it should be: a file or a directory.
+        expected: &'static str,
+    },
     /// A model cannot be written.
     #[error(transparent)]
     Model(#[from] ModelError),

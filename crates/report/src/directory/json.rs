@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ReportError;
+use super::own::check_is_file;
 
 /// A record as its file and `--json` show it: indented JSON with a newline at its end.
 ///
@@ -22,6 +23,7 @@ pub(super) fn read_json<T: DeserializeOwned>(
     path: &Path,
     expected: &'static str,
 ) -> Result<T, ReportError> {
+    check_is_file(path)?;
     let text = fs::read(path).map_err(ReportError::io(path, "cannot be read"))?;
     serde_json::from_slice(&text).map_err(|error| broken(path, error.line(), &error, expected))
 }

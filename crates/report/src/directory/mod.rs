@@ -8,6 +8,7 @@ mod error;
 mod files;
 mod json;
 mod name;
+mod own;
 mod progress;
 mod run_directory;
 

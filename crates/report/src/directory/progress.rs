@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::ReportError;
 use super::json::broken;
+use super::own::check_is_file;
+use gaia_model::new_file;
 use gaia_telemetry::Progress;
 
 /// Appends to `progress.jsonl`.
@@ -18,9 +20,9 @@ pub struct ProgressLog {
 }
 
 impl ProgressLog {
-    /// Creates the file, or empties the one that is there.
+    /// Creates the file, and removes the one that is there.
     pub(super) fn create(path: PathBuf) -> Result<Self, ReportError> {
-        let file = File::create(&path).map_err(ReportError::io(&path, "cannot be created"))?;
+        let file = new_file(&path).map_err(ReportError::io(&path, "cannot be created"))?;
         Ok(Self { path, file, bytes: 0 })
     }
 
@@ -49,6 +51,7 @@ pub(super) fn line_of(progress: &Progress) -> String {
 
 /// Reads `progress.jsonl`; an error names the line. Blank lines are skipped.
 pub(super) fn read_progress(path: &Path) -> Result<Vec<Progress>, ReportError> {
+    check_is_file(path)?;
     let file = File::open(path).map_err(ReportError::io(path, "cannot be opened"))?;
     let mut records = Vec::new();
     let mut line = Vec::new();

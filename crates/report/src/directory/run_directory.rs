@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_types, reason = "a run directory is named after the time of day")]
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -16,11 +16,12 @@ use super::files::{
 };
 use super::json::read_json;
 use super::name::{file_name, utc};
+use super::own::{check_is_directory, check_is_file};
 use super::progress::{line_of, read_progress};
 use super::{ProgressLog, ReportError};
 use crate::slowdown::Slowdown;
 use crate::tensorboard::EventLog;
-use gaia_model::{KEPT_MODELS, MODEL, ModelFile};
+use gaia_model::{KEPT_MODELS, MODEL, ModelFile, new_file};
 use gaia_telemetry::{InitialRecord, Progress, Summary};
 
 /// A directory that holds, or will hold, one run, one comparison or one run of the paper's evaluation.
@@ -186,10 +187,12 @@ impl RunDirectory {
     /// The directories of a comparison's finished runs, in the order of their paths.
     ///
     /// # Errors
-    /// [`ReportError::Io`] where this directory cannot be listed.
+    /// [`ReportError::Io`] where this directory cannot be listed, [`ReportError::NotOwn`] where a symbolic link in it leads
+    /// to a run.
     pub fn children(&self) -> Result<Vec<Self>, ReportError> {
         let mut children: Vec<Self> =
             self.entries()?.into_iter().map(|path| Self { path }).filter(Self::is_run).collect();
+        children.iter().try_for_each(|child| check_is_directory(&child.path))?;
         children.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(children)
     }
@@ -221,7 +224,7 @@ impl RunDirectory {
     /// where the directory has none.
     ///
     /// # Errors
-    /// [`ReportError::Io`] where this directory cannot be listed.
+    /// As [`RunDirectory::children`].
     pub fn seeds(&self) -> Result<Vec<(u64, Self)>, ReportError> {
         let mut seeds = Vec::new();
         for path in self.entries()? {
@@ -231,6 +234,7 @@ impl RunDirectory {
             if let Some(seed) = seed
                 && (child.is_run() || child.is_comparison())
             {
+                check_is_directory(&child.path)?;
                 seeds.push((seed, child));
             }
         }
@@ -311,9 +315,10 @@ impl RunDirectory {
 
     /// Whether `gaia report` can write the pages of this directory: it holds a finished run, or runs of a comparison.
     pub fn holds_results(&self) -> bool {
+        // What is wrong with them is said when they are read.
         let has_runs = || {
-            self.children().is_ok_and(|runs| !runs.is_empty())
-                || self.seeds().is_ok_and(|seeds| !seeds.is_empty())
+            self.children().map_or(true, |runs| !runs.is_empty())
+                || self.seeds().map_or(true, |seeds| !seeds.is_empty())
         };
         self.is_run() || self.is_paper() || self.path.join(RUN_TOML).is_file() && has_runs()
     }
@@ -335,6 +340,7 @@ impl RunDirectory {
     /// The text of one file; empty where it is missing.
     fn read_text(&self, file: &str) -> Result<String, ReportError> {
         let path = self.path.join(file);
+        check_is_file(&path)?;
         match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
             other => other.map_err(ReportError::io(&path, "cannot be read")),
@@ -381,7 +387,7 @@ fn write_beside(path: &Path, contents: &[u8]) -> Result<(), ReportError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let draft = folder.join(format!(".{name}.part"));
     let written = fs::create_dir_all(folder)
-        .and_then(|()| fs::write(&draft, contents))
+        .and_then(|()| new_file(&draft)?.write_all(contents))
         .and_then(|()| fs::rename(&draft, path));
     written.map_err(|error| {
         // A part of a file is of no use, and on a full disk it takes the space.

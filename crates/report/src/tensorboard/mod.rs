@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::directory::ReportError;
 use event::{Scalar, scalars, version};
+use gaia_model::new_file;
 use gaia_telemetry::{DcProgress, InitialRecord, Progress};
 use record::framed;
 
@@ -24,14 +25,14 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Creates the file, or empties the one that is there. `metric` is the name of the held-out metric; the initial model is
+    /// Creates the file, and removes the one that is there. `metric` is the name of the held-out metric; the initial model is
     /// at step 0, where it was evaluated.
     pub(crate) fn create(
         path: &Path,
         metric: &str,
         initial: Option<&InitialRecord>,
     ) -> Result<Self, ReportError> {
-        let file = File::create(path).map_err(ReportError::io(path, "cannot be created"))?;
+        let file = new_file(path).map_err(ReportError::io(path, "cannot be created"))?;
         let mut log = Self { path: path.into(), file, metric: metric.into() };
         log.write(&version())?;
         initial.map_or(Ok(()), |initial| log.begin(initial))?;

@@ -571,8 +571,11 @@ impl Cluster {
             return Err("copies differ after the drain".into());
         }
 
-        // Unsent updates are lost with a data center or a disk, and the first clock of one that joined is unknown.
-        let is_whole = outcome.summary.membership.is_empty() && self.disks_lost.get() == 0;
+        // Unsent updates are lost with a data center or a disk, and the first clock of one that joined is unknown. So are
+        // the clocks that workers skip.
+        let is_whole = outcome.summary.membership.is_empty()
+            && self.disks_lost.get() == 0
+            && !self.drawn.plan.local.has_quorum();
         let Some(tolerance) = tolerance(&self.drawn.plan).filter(|_| is_whole) else {
             return Ok(false);
         };

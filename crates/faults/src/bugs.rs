@@ -2,6 +2,17 @@
 //!
 //! Each is a small change of the data between nodes, their disks and the network, as a defect in one of them would
 //! cause it.
+//!
+//! Some defects are no such change, or break no law of a schedule, and tests are the place for them:
+//!
+//! - An outbox that covers a clock before all its marks have left sends a report like any other. Only the outbox knows
+//!   its marks (`outbox/sweep.rs`, `tests/cores/mirror_clock.rs`).
+//! - A worker that forgets the clocks that it owes its servers is wrong inside, before its first message
+//!   (`worker/mod.rs`, `tests/cores/returning_worker.rs`).
+//! - An exchange that rounds twice changes no sum here: values of schedules are whole numbers, so that sums are exact
+//!   (`tests/cores/exchange.rs`).
+//! - All nodes of a schedule resolve one plan, so that none has another plan's hash (`tests/cores/peers.rs`).
+//! - Nodes of a schedule have no certificates that could be revoked (`tests/certificates/`).
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +79,9 @@ pub enum Bug {
     KeepsIncarnation,
     /// Messages of an earlier incarnation are accepted.
     AcceptsStaleIncarnation,
+    /// Frames that have arrived before their turn are kept when their sender has restarted, and may send others under
+    /// their numbers.
+    KeepsEarlyFrames,
     /// The last reply is not sent again to a worker that reconnects.
     ForgetsLastAnswer,
     /// A worker's update is added twice if it is sent after a reconnect.
@@ -127,11 +141,13 @@ pub enum Bug {
     LeavesTornTail,
     /// The beginning of a segment is not synced before a checkpoint lets the segment before it go.
     LeavesSegmentUnsynced,
+    /// The log is dropped up to a checkpoint that is not on the disk yet.
+    DropsLogTooFar,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 59] = [
+    pub const ALL: [Self; 61] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -163,6 +179,7 @@ impl Bug {
         Self::CutsTailTooFar,
         Self::KeepsIncarnation,
         Self::AcceptsStaleIncarnation,
+        Self::KeepsEarlyFrames,
         Self::ForgetsLastAnswer,
         Self::AddsUpdateTwice,
         Self::ForgetsFork,
@@ -191,5 +208,6 @@ impl Bug {
         Self::StopsLate,
         Self::LeavesTornTail,
         Self::LeavesSegmentUnsynced,
+        Self::DropsLogTooFar,
     ];
 }

@@ -123,7 +123,7 @@ fn each_tree_outside_git_has_seeds_of_its_own() {
 }
 
 /// The checker that must catch each planted bug. Others may catch it, too.
-const CAUGHT_BY: [(Bug, &str); 59] = [
+const CAUGHT_BY: [(Bug, &str); 61] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -155,6 +155,7 @@ const CAUGHT_BY: [(Bug, &str); 59] = [
     (Bug::CutsTailTooFar, "durability"),
     (Bug::KeepsIncarnation, "server_processes"),
     (Bug::AcceptsStaleIncarnation, "server_processes"),
+    (Bug::KeepsEarlyFrames, "delivery"),
     (Bug::ForgetsLastAnswer, "liveness"),
     (Bug::AddsUpdateTwice, "conservation"),
     (Bug::ForgetsFork, "conservation"),
@@ -183,6 +184,7 @@ const CAUGHT_BY: [(Bug, &str); 59] = [
     (Bug::StopsLate, "orders"),
     (Bug::LeavesTornTail, "durability"),
     (Bug::LeavesSegmentUnsynced, "durability"),
+    (Bug::DropsLogTooFar, "durability"),
 ];
 
 #[test]

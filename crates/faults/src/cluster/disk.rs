@@ -29,6 +29,8 @@ pub(crate) enum DiskBug {
     LeavesTornTail,
     /// [`Bug::LeavesSegmentUnsynced`](crate::Bug::LeavesSegmentUnsynced).
     LeavesSegmentUnsynced,
+    /// [`Bug::DropsLogTooFar`](crate::Bug::DropsLogTooFar).
+    DropsLogTooFar,
 }
 
 /// The contents of a node's disk at its start.
@@ -90,7 +92,9 @@ impl Disk {
     /// deleted. The node may crash before that.
     pub(crate) fn write_checkpoint(&mut self, state: State, rotates: bool) {
         let next = self.appender.next_number();
-        self.checkpoint = Some((next, state));
+        if !rotates || self.bug != Some(DiskBug::DropsLogTooFar) {
+            self.checkpoint = Some((next, state));
+        }
         if rotates {
             self.segment.clear();
             self.appender = Appender::begin(&self.owner, next, &mut self.segment);

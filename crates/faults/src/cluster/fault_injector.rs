@@ -30,6 +30,8 @@ pub(crate) struct FaultInjector {
     last: BTreeMap<(ServerId, DcId), Message>,
     /// The original frames of those that were changed on arrival, by lane and number.
     originals: BTreeMap<(ServerId, DcId, Lane, u64), Bytes>,
+    /// The first frame of each number that has arrived before its turn, with the incarnation of its receiver.
+    early: BTreeMap<(ServerId, DcId, Lane, u64), (u64, Bytes)>,
     /// Workers that have reconnected to a server.
     rejoined: BTreeSet<(ServerId, WorkerId)>,
     records: u64,
@@ -47,6 +49,7 @@ impl FaultInjector {
             hellos: BTreeMap::new(),
             last: BTreeMap::new(),
             originals: BTreeMap::new(),
+            early: BTreeMap::new(),
             rejoined: BTreeSet::new(),
             records: 0,
             exchange: ExchangeBugs::new(bug, remote),
@@ -76,6 +79,7 @@ impl FaultInjector {
         match self.bug? {
             Bug::LeavesTornTail => Some(DiskBug::LeavesTornTail),
             Bug::LeavesSegmentUnsynced => Some(DiskBug::LeavesSegmentUnsynced),
+            Bug::DropsLogTooFar => Some(DiskBug::DropsLogTooFar),
             _ => None,
         }
     }
@@ -249,6 +253,10 @@ impl FaultInjector {
                     if number.is_multiple_of(2) { number - 1 } else { number + 1 },
                 );
             }
+            Bug::KeepsEarlyFrames => {
+                let is_early = number > received[lane.index()] + 1;
+                self.keep_early((at, from, lane, number), own, &message, is_early, &mut bytes);
+            }
             _ => {
                 let frame = message.slice(HEADER_BYTES..);
                 self.replace_frame((at, from, lane, number), frame, &mut bytes);
@@ -279,6 +287,32 @@ impl FaultInjector {
         let mut header = [0; HEADER_BYTES];
         header.copy_from_slice(&message[..HEADER_BYTES]);
         *message = remade(Message { header, frame: Bytes::new() }, changed).to_bytes().into();
+    }
+
+    /// Keeps the frame of a whole message that has arrived early, and replaces the frame of a later message of its number.
+    fn keep_early(
+        &mut self,
+        key: (ServerId, DcId, Lane, u64),
+        own: u64,
+        whole: &Bytes,
+        is_early: bool,
+        message: &mut Vec<u8>,
+    ) {
+        if with_valid_crc(whole) != *whole {
+            return;
+        }
+
+        // A receiver that has crashed has kept nothing.
+        let kept = self.early.get(&key).filter(|(receiver, _)| *receiver == own);
+        if let Some((_, frame)) = kept {
+            let mut header = [0; HEADER_BYTES];
+            header.copy_from_slice(&message[..HEADER_BYTES]);
+            let frame = frame.clone();
+            let sent = Message { header, frame: whole.slice(HEADER_BYTES..) };
+            *message = remade(sent, frame).to_bytes().into();
+        } else if is_early {
+            self.early.insert(key, (own, whole.slice(HEADER_BYTES..)));
+        }
     }
 
     /// The received frame, if the server has handled a changed one.

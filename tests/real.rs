@@ -4,6 +4,8 @@
 mod addresses;
 #[path = "real/failures.rs"]
 mod failures;
+#[path = "real/hostile.rs"]
+mod hostile;
 #[path = "real/members.rs"]
 mod members;
 #[path = "real/own_data.rs"]

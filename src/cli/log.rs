@@ -32,15 +32,13 @@ pub(crate) enum LogFormat {
 /// # Errors
 /// If `GAIA_LOG` is not a filter.
 pub(super) fn open_log(flags: &VerbosityFlags, colour: bool) -> Result<(), String> {
-    let default = if flags.quiet { "warn" } else { TOLD_TOO };
+    let default = if flags.quiet { WARNINGS } else { TOLD_TOO };
     let wanted = std::env::var_os(LOG).unwrap_or_else(|| default.into());
     let wanted = wanted.to_string_lossy();
     let (filter, opened) = match wanted.parse::<Targets>() {
         Ok(filter) => (filter, Ok(())),
         // The complaint goes the way of the log.
-        Err(error) => {
-            (Targets::new().with_default(LevelFilter::WARN), Err(complaint(&wanted, &error)))
-        }
+        Err(error) => (up_to(LevelFilter::WARN), Err(complaint(&wanted, &error))),
     };
 
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
@@ -87,7 +85,7 @@ impl Log {
         let wanted = std::env::var_os(LOG).map(|wanted| wanted.to_string_lossy().into_owned());
         let filter = match &wanted {
             Some(wanted) => wanted.parse().map_err(|error| complaint(wanted, &error))?,
-            None => Targets::new().with_default(LevelFilter::WARN),
+            None => up_to(LevelFilter::WARN),
         };
         let (filter, handle) = reload::Layer::new(filter);
         let subscriber = tracing_subscriber::registry().with(Bridge(sink).with_filter(filter));
@@ -101,7 +99,7 @@ impl Log {
         if let Some(filter) = &self.filter {
             let level = level.map_or(LevelFilter::OFF, LevelFilter::from_level);
             // The filter is gone where the process has another log.
-            let _gone = filter.reload(Targets::new().with_default(level));
+            let _gone = filter.reload(up_to(level));
         }
     }
 }
@@ -207,8 +205,19 @@ static NODE: OnceLock<String> = OnceLock::new();
 /// The environment variable that selects the logged events.
 const LOG: &str = "GAIA_LOG";
 
-/// Warnings, and notes for a person, whose target is [`TOLD`].
-const TOLD_TOO: &str = "warn,gaia::told=info";
+/// Warnings. Any host can cause those of quinn about packets, one by each packet, so they are left out: what Gaia says
+/// of callers that it refuses is limited in rate.
+const WARNINGS: &str = "warn,quinn_proto=error";
+
+/// As [`WARNINGS`], and notes for a person, whose target is [`TOLD`].
+const TOLD_TOO: &str = "warn,quinn_proto=error,gaia::told=info";
+
+/// The events of a level and those that are more serious. Those of quinn about packets are left out as in [`WARNINGS`],
+/// unless the level is for debugging.
+fn up_to(level: LevelFilter) -> Targets {
+    let of_packets = if level > LevelFilter::INFO { level } else { level.min(LevelFilter::ERROR) };
+    Targets::new().with_default(level).with_target("quinn_proto", of_packets)
+}
 
 #[cfg(test)]
 mod tests {
@@ -236,12 +245,13 @@ mod tests {
     fn a_record_has_the_level_the_target_and_the_fields_of_its_event() {
         let records = Arc::new(Mutex::new(Vec::new()));
         let kept = records.clone();
-        let (filter, handle) = reload::Layer::new(Targets::new().with_default(LevelFilter::WARN));
+        let (filter, handle) = reload::Layer::new(up_to(LevelFilter::WARN));
         let bridge = Bridge(move |record| kept.lock().unwrap().push(record)).with_filter(filter);
         let log = Log { filter: Some(handle) };
         let said = || {
             tracing::warn!(target: "gaia_driver::real", at = 3, node = "tokyo", "it is lost");
             tracing::debug!("in detail");
+            tracing::warn!(target: "quinn_proto::connection", "illegal packet");
             let taken: Vec<LogRecord> = std::mem::take(&mut records.lock().unwrap());
             taken
         };
@@ -250,7 +260,7 @@ mod tests {
             let target = "gaia_driver::real".to_owned();
             assert_eq!(said(), [LogRecord { level: Level::WARN, target, text }]);
             log.set_level(Some(Level::DEBUG));
-            assert_eq!(said().len(), 2);
+            assert_eq!(said().len(), 3);
             log.set_level(None);
             assert_eq!(said(), []);
         });

@@ -8,6 +8,7 @@ mod divergence;
 mod drain;
 mod exchange;
 mod guard;
+mod hostile;
 mod local_steps;
 mod mirror_clock;
 mod momentum;

@@ -494,7 +494,8 @@ const DISMISSED: &str = "this node takes no part in the run";
 
 /// The environment variable with the log filter.
 const LOG: &str = "GAIA_LOG";
-const LOGGED: &str = "warn,gaia=info";
+/// Of quinn only errors: any host can cause its warnings about packets, one by each packet.
+const LOGGED: &str = "warn,quinn_proto=error,gaia=info";
 
 /// The environment variable that is set for children, so that none starts nodes of its own.
 const CHILD: &str = "GAIA_CHILD";

@@ -287,35 +287,17 @@ impl Cluster {
         };
         let probed = reply.probes.iter().map(measure).collect();
         self.probes.extend(reply.probes.into_iter().map(|probe| (worker.dc, probe)));
-        let message = WorkerMessage::Update {
-            clock,
-            at,
-            deltas,
-            probed,
-            learning_rate_factor: None,
-            keeps: false,
-        };
-        self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
-        self.collect(worker.dc);
+        self.say_finished(worker, (clock, at), deltas, probed, false);
     }
 
     /// A worker that has its rows runs no iteration, and finishes the clocks before those of its values.
     pub fn finish_clocks_as(&mut self, worker: WorkerId) {
         let state = self.workers.get_mut(&worker).unwrap();
         let reply = state.reply.take().expect("a worker has read");
-        let (clock, at) = (state.clock, Clock(reply.at.0 - 1));
+        let clocks = (state.clock, Clock(reply.at.0 - 1));
         (state.asked, state.clock) = (false, reply.at);
         let deltas = self.split(&[]);
-        let message = WorkerMessage::Update {
-            clock,
-            at,
-            deltas,
-            probed: Vec::new(),
-            learning_rate_factor: None,
-            keeps: false,
-        };
-        self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
-        self.collect(worker.dc);
+        self.say_finished(worker, clocks, deltas, Vec::new(), false);
     }
 
     /// As [`Self::step_as`], of a worker that stops at a clock.
@@ -333,19 +315,26 @@ impl Cluster {
     /// A data center's only worker finishes a clock, and keeps what it has changed.
     pub fn finish_keeping(&mut self, dc: u16) {
         let worker = WorkerId { dc: DcId(dc), index: 0 };
-        let deltas = self.split(&[]);
         let state = self.workers.get_mut(&worker).unwrap();
         state.reply.take().expect("a worker computes on what it has read");
-        state.asked = false;
-        let message = WorkerMessage::Update {
-            clock: state.clock,
-            at: state.clock,
-            deltas,
-            probed: Vec::new(),
-            learning_rate_factor: None,
-            keeps: true,
-        };
-        state.clock = state.clock.next();
+        let clock = state.clock;
+        (state.asked, state.clock) = (false, clock.next());
+        let deltas = self.split(&[]);
+        self.say_finished(worker, (clock, clock), deltas, Vec::new(), true);
+    }
+
+    /// A worker says that it has finished the second clock, on what it has read at the first.
+    fn say_finished(
+        &mut self,
+        worker: WorkerId,
+        (clock, at): (Clock, Clock),
+        deltas: ShardDeltas,
+        probed: Vec<Probed>,
+        keeps: bool,
+    ) {
+        let learning_rate_factor = None;
+        let message =
+            WorkerMessage::Update { clock, at, deltas, probed, learning_rate_factor, keeps };
         self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
         self.collect(worker.dc);
     }

@@ -170,14 +170,17 @@ fn worker_of_two_servers() -> Worker {
     worker
 }
 
+/// One of the two servers' replies to a read at a clock.
+fn reply(clock: Clock, at: u64) -> RowsRead {
+    let (values, held, probes) = (vec![0.0].into(), Vec::new(), Vec::new());
+    RowsRead { clock, at: Clock(at), values, held, probes, keeps: false, stretch: None }
+}
+
 fn answer(worker: &mut Worker, at: [u64; 2]) {
     let reads = std::iter::from_fn(|| worker.poll_output()).collect::<Vec<_>>();
     assert_eq!(reads.len(), 2, "a read from each server: {reads:?}");
     for (shard, at) in (0..).zip(at) {
-        let (clock, values, held, probes) =
-            (worker.clock(), vec![0.0].into(), Vec::new(), Vec::new());
-        let at = Clock(at);
-        let rows = RowsRead { clock, at, values, held, probes, keeps: false, stretch: None };
+        let rows = reply(worker.clock(), at);
         assert!(worker.expects(ShardId(shard), &rows));
         worker.handle_rows(ShardId(shard), rows);
     }
@@ -218,7 +221,8 @@ fn a_worker_is_at_the_latest_clock_of_its_servers() {
 #[test]
 fn a_worker_whose_data_center_has_reached_its_last_clock_runs_no_iteration() {
     let mut worker = worker_of_two_servers();
-    answer_once_stopped(&mut worker);
+    worker.handle_stop(Clock(5));
+    answer(&mut worker, [5, 4]);
     assert_eq!(updates(&mut worker), [(0, 4, 0.0); 2], "it finishes the clocks without a change");
     assert!(matches!(worker.poll_output(), Some(WorkerOutput::Stopped { clock: Clock(5) })));
 
@@ -228,18 +232,11 @@ fn a_worker_whose_data_center_has_reached_its_last_clock_runs_no_iteration() {
     assert!(matches!(worker.poll_output(), Some(WorkerOutput::Compute)));
 }
 
-fn answer_once_stopped(worker: &mut Worker) {
-    worker.handle_stop(Clock(5));
-    answer(worker, [5, 4]);
-}
-
 #[test]
 fn a_reply_of_a_clock_before_the_read_is_not_expected() {
     let worker = worker_of_two_servers();
     for (at, expected) in [(0, true), (3, true), (u64::MAX, false)] {
-        let (clock, values, held, probes) = (Clock(0), vec![0.0].into(), Vec::new(), Vec::new());
-        let at = Clock(at);
-        let rows = RowsRead { clock, at, values, held, probes, keeps: false, stretch: None };
+        let rows = reply(Clock(0), at);
         assert_eq!(worker.expects(ShardId(0), &rows), expected, "{at}");
     }
 }

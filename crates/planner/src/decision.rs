@@ -154,8 +154,8 @@ fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
 
     let overlap = Overlap::Clocks(overlap);
     let defaults = default_rounds(facts.deltas_are_counts);
-    let total_density = density;
-    let mut config = LocalStepsConfig { steps, density, total_density, overlap, ..defaults };
+    let mut config =
+        LocalStepsConfig { steps, density, total_density: density, overlap, ..defaults };
     if has_momentum {
         config.outer_momentum = MOMENTUM;
     }

@@ -160,14 +160,6 @@ impl RowsRead {
     }
 }
 
-/// Whether a worker can go from a clock to another without the clocks between.
-fn skips(from: Clock, to: Clock) -> bool {
-    to.0.checked_sub(from.0).is_some_and(|skipped| skipped <= CLOCKS_SKIPPED_MAX)
-}
-
-/// More than any run has, and few enough that no clock overflows.
-const CLOCKS_SKIPPED_MAX: u64 = 1 << 40;
-
 impl Probed {
     /// The loss of the copy minus that of the local copy, as a share of the initial model's loss. 1 if it is infinite
     /// or not a number, because the copy has diverged.
@@ -176,3 +168,11 @@ impl Probed {
         if lost.is_finite() { lost } else { 1.0 }
     }
 }
+
+/// Whether a worker can go from a clock to another without the clocks between.
+pub(super) fn skips(from: Clock, to: Clock) -> bool {
+    to.0.checked_sub(from.0).is_some_and(|skipped| skipped <= CLOCKS_SKIPPED_MAX)
+}
+
+/// More than any run has, and few enough that no clock overflows.
+const CLOCKS_SKIPPED_MAX: u64 = 1 << 40;

@@ -91,7 +91,7 @@ impl LocalServer {
 
     /// The clock that an update of a worker joins, whose iteration started at `at`: that one, unless it has ended.
     pub(super) fn joins(&self, at: Clock) -> Clock {
-        if self.skips_clocks() { at.max(self.clock) } else { at }
+        at.max(self.clock)
     }
 
     /// Whether workers can skip clocks that end without them.
@@ -220,7 +220,7 @@ impl LocalServer {
     /// for a server that lacks its update.
     fn goes_on_at(&self, read: &HeldRead) -> Clock {
         let is_behind = self.clocks[usize::from(read.worker.index)] < self.clock;
-        if is_behind { read.clock.max(self.clock) } else { read.clock }
+        if is_behind { self.joins(read.clock) } else { read.clock }
     }
 
     /// The number of clocks that a quorum of the workers has finished, ended or not.

@@ -34,16 +34,20 @@ pub struct LocalBspConfig {
     pub grace: DurationSetting,
 }
 
+impl LocalBspConfig {
+    const ALL: Self = Self { quorum: 1.0, grace: DurationSetting(Duration::ZERO) };
+}
+
+/// A clock waits for all workers.
 impl Default for LocalBspConfig {
     fn default() -> Self {
-        Self { quorum: 1.0, grace: DurationSetting(Duration::ZERO) }
+        Self::ALL
     }
 }
 
 impl LocalSync {
     /// BSP that waits for all workers.
-    pub const BSP: Self =
-        Self::Bsp(LocalBspConfig { quorum: 1.0, grace: DurationSetting(Duration::ZERO) });
+    pub const BSP: Self = Self::Bsp(LocalBspConfig::ALL);
 
     /// Whether a worker at `clock` may read while its data center is at `finished`.
     pub fn admits(self, clock: Clock, finished: Clock) -> bool {

@@ -299,13 +299,7 @@ impl Worker {
         let deltas = deltas.take().expect("an iteration that ran has deltas");
         match finishes {
             Some(at) => self.update(at, deltas),
-            None => {
-                for (shard, deltas) in
-                    ShardDeltas::split(deltas, &self.layouts).into_iter().enumerate()
-                {
-                    self.send(shard, WorkerMessage::HandOver { deltas });
-                }
-            }
+            None => self.send_parts(deltas, |deltas| WorkerMessage::HandOver { deltas }),
         }
         self.begin();
     }
@@ -376,14 +370,19 @@ impl Worker {
     fn update(&mut self, at: Clock, deltas: Deltas) {
         let probed = self.prober.as_mut().map_or_else(Vec::new, Prober::take_measured);
         let (clock, keeps) = (self.clock, self.keeps_changes());
-        for (shard, deltas) in ShardDeltas::split(deltas, &self.layouts).into_iter().enumerate() {
+        let learning_rate_factor = self.task.learning_rate_factor();
+        self.send_parts(deltas, |deltas| {
             let probed = probed.clone();
-            let learning_rate_factor = self.task.learning_rate_factor();
-            let message =
-                WorkerMessage::Update { clock, at, deltas, probed, learning_rate_factor, keeps };
-            self.send(shard, message);
-        }
+            WorkerMessage::Update { clock, at, deltas, probed, learning_rate_factor, keeps }
+        });
         self.clock = at.next();
+    }
+
+    /// Sends each server its part of the changes.
+    fn send_parts(&mut self, deltas: Deltas, message: impl Fn(ShardDeltas) -> WorkerMessage) {
+        for (shard, deltas) in ShardDeltas::split(deltas, &self.layouts).into_iter().enumerate() {
+            self.send(shard, message(deltas));
+        }
     }
 
     fn send(&mut self, shard: usize, message: WorkerMessage) {

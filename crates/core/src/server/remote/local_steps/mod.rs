@@ -86,8 +86,6 @@ pub(super) struct LocalSteps {
     own: Vec<f32>,
     /// What rounds have not sent, apart from the copy. `None` if rounds send all changes.
     error_feedback: Option<ErrorFeedback>,
-    /// Whether homes owe a part of the steps of their blocks.
-    has_sparse_totals: bool,
     /// The parameters changed since the data center's clock last advanced.
     touched: Touched,
     /// The outer optimisers of the home blocks, by fragment.
@@ -166,7 +164,6 @@ impl LocalSteps {
             agreed: store.values().to_vec(),
             own: vec![0.0; parameters],
             error_feedback,
-            has_sparse_totals: local_steps.has_sparse_totals(),
             touched: Touched::none(parameters),
             outer: outer.collect(),
             tables,
@@ -408,7 +405,6 @@ persist! {
                 agreed,
                 own,
                 error_feedback,
-                has_sparse_totals: _,
                 touched,
                 outer,
                 sums,
@@ -851,24 +847,27 @@ impl LocalSteps {
     /// is trained with momentum is worse with all of it at once.
     fn with_owed(&self, copy: &[f32]) -> Vec<f32> {
         let mut values = copy.to_vec();
+        if !self.adds_up {
+            return values;
+        }
         let copies = self.rounds.data_centers as f32;
-        for part in self.quorum.iter().filter(|_| self.adds_up).flat_map(Quorum::uncounted) {
+        for part in self.quorum.iter().flat_map(Quorum::uncounted) {
             // The copy has it once.
             let more =
                 |index: usize, change| add_change(&mut values[index], (copies - 1.0) * change);
             part.changes().for_each(more);
         }
-        if let Some(error_feedback) = self.error_feedback.as_ref().filter(|_| self.adds_up) {
+        if let Some(error_feedback) = &self.error_feedback {
             for (value, owed) in values.iter_mut().zip(error_feedback.owed()) {
                 add_change(value, copies * owed);
             }
         }
-        if self.has_sparse_totals && self.adds_up {
-            for (fragment, outer) in self.outer.iter().enumerate() {
-                let block = self.rounds.block(fragment, self.id.dc);
-                for (value, lost) in values[block].iter_mut().zip(outer.lost()) {
-                    add_change(value, copies * lost);
-                }
+        for (fragment, outer) in
+            self.outer.iter().enumerate().filter(|(_, outer)| outer.is_sparse())
+        {
+            let block = self.rounds.block(fragment, self.id.dc);
+            for (value, lost) in values[block].iter_mut().zip(outer.lost()) {
+                add_change(value, copies * lost);
             }
         }
         values

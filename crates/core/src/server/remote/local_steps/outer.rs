@@ -76,6 +76,11 @@ impl OuterStep {
         Part::take(&mut self.lost, start, self.format)
     }
 
+    /// Whether a step leaves weights to later rounds.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.most.is_some()
+    }
+
     /// What the steps so far have not sent.
     pub(super) fn lost(&self) -> &[f32] {
         &self.lost

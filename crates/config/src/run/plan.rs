@@ -153,7 +153,7 @@ impl Plan {
         if self.has_own_data() {
             topology.data_centers[0].stands_for = self.topology.data_homes();
         }
-        let slowdown = self.compute.slowdown.on_lan(&self.topology);
+        let slowdown = self.compute.slowdown.on_lan();
         let compute = ComputeConfig { slowdown, ..self.compute.clone() };
         let deployment = Deployment::default();
         Self { topology, compute, deployment, ..self.clone() }

@@ -12,7 +12,7 @@ use gaia_core::types::{DcId, WorkerId};
 /// The factors on the times of workers' iterations, each above 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slowdown {
-    /// By data center and worker. A worker without one has 1.
+    /// By data center and worker, of all of them or of none, who have 1.
     factors: Vec<Vec<f64>>,
 }
 
@@ -38,19 +38,21 @@ impl Slowdown {
 
     /// Sets the factor of all workers of a data center.
     pub fn set(&mut self, topology: &Topology, dc: DcId, factor: f64) {
-        let missing = (dc.index() + 1).saturating_sub(self.factors.len());
-        self.factors.extend(vec![Vec::new(); missing]);
-        self.factors[dc.index()] = vec![factor; topology.dc(dc).workers];
+        if self.factors.is_empty() {
+            *self = Self::none(topology);
+        }
+        self.factors[dc.index()].fill(factor);
     }
 
     /// The factors of the same workers in one data center.
     #[must_use]
-    pub(crate) fn on_lan(&self, topology: &Topology) -> Self {
-        let workers = topology.dc_ids().flat_map(|dc| {
-            let workers = topology.dc(dc).workers as u16;
-            (0..workers).map(move |index| WorkerId { dc, index })
-        });
-        Self { factors: vec![workers.map(|worker| self.of(worker)).collect()] }
+    pub(crate) fn on_lan(&self) -> Self {
+        Self { factors: vec![self.factors.concat()] }
+    }
+
+    fn none(topology: &Topology) -> Self {
+        let factors = topology.data_centers.iter().map(|dc| vec![1.0; dc.workers]);
+        Self { factors: factors.collect() }
     }
 
     /// Checks the factors of a run file.
@@ -59,8 +61,7 @@ impl Slowdown {
         keys: BTreeMap<String, SlowdownKey>,
         topology: &Topology,
     ) -> Result<Self, Problem> {
-        let mut factors: Vec<Vec<f64>> =
-            topology.data_centers.iter().map(|dc| vec![1.0; dc.workers]).collect();
+        let mut slowdown = Self::none(topology);
         for (name, key) in keys {
             let path = format!("compute.slowdown.{name}");
             let Some(at) = topology.data_centers.iter().position(|dc| dc.name == name) else {
@@ -78,9 +79,9 @@ impl Slowdown {
                 SlowdownKey::Each(list) => list,
             };
             of_dc.iter().try_for_each(|factor| checks.number(&path, *factor, range::SLOWDOWN))?;
-            factors[at] = of_dc;
+            slowdown.factors[at] = of_dc;
         }
-        Ok(Self { factors })
+        Ok(slowdown)
     }
 
     /// The factors of each data center of a topology, by name.

@@ -32,13 +32,14 @@ pub(crate) enum LogFormat {
 /// # Errors
 /// If `GAIA_LOG` is not a filter.
 pub(super) fn open_log(flags: &VerbosityFlags, colour: bool) -> Result<(), String> {
-    let default = if flags.quiet { WARNINGS } else { TOLD_TOO };
-    let wanted = std::env::var_os(LOG).unwrap_or_else(|| default.into());
-    let wanted = wanted.to_string_lossy();
-    let (filter, opened) = match wanted.parse::<Targets>() {
-        Ok(filter) => (filter, Ok(())),
+    let warnings = up_to(LevelFilter::WARN);
+    let (filter, opened) = match wanted() {
+        Ok(Some(filter)) => (filter, Ok(())),
+        Ok(None) if flags.quiet => (warnings, Ok(())),
+        // And the notes for a person.
+        Ok(None) => (warnings.with_target(TOLD, LevelFilter::INFO), Ok(())),
         // The complaint goes the way of the log.
-        Err(error) => (up_to(LevelFilter::WARN), Err(complaint(&wanted, &error))),
+        Err(complaint) => (warnings, Err(complaint)),
     };
 
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
@@ -82,16 +83,14 @@ impl Log {
     /// # Errors
     /// If `GAIA_LOG` is not a filter.
     pub fn open(sink: impl Fn(LogRecord) + Send + Sync + 'static) -> Result<Self, String> {
-        let wanted = std::env::var_os(LOG).map(|wanted| wanted.to_string_lossy().into_owned());
-        let filter = match &wanted {
-            Some(wanted) => wanted.parse().map_err(|error| complaint(wanted, &error))?,
-            None => up_to(LevelFilter::WARN),
-        };
+        let wanted = wanted()?;
+        let is_open = wanted.is_none();
+        let filter = wanted.unwrap_or_else(|| up_to(LevelFilter::WARN));
         let (filter, handle) = reload::Layer::new(filter);
         let subscriber = tracing_subscriber::registry().with(Bridge(sink).with_filter(filter));
         let _already_set = subscriber.try_init();
 
-        Ok(Self { filter: wanted.is_none().then_some(handle) })
+        Ok(Self { filter: is_open.then_some(handle) })
     }
 
     /// Selects the events of this level and those that are more serious, or none. Has no effect where `GAIA_LOG` is set.
@@ -136,8 +135,16 @@ impl Visit for EventText {
     }
 }
 
-fn complaint(wanted: &str, error: &ParseError) -> String {
-    format!("{LOG} is `{wanted}` ({error}), expected a filter such as \"gaia=info\"")
+/// The filter that `GAIA_LOG` is, if it is set.
+///
+/// # Errors
+/// If it is not a filter.
+fn wanted() -> Result<Option<Targets>, String> {
+    let Some(wanted) = std::env::var_os(LOG) else { return Ok(None) };
+    let wanted = wanted.to_string_lossy();
+    let expected =
+        |error| format!("{LOG} is `{wanted}` ({error}), expected a filter such as \"gaia=info\"");
+    wanted.parse().map(Some).map_err(|error: ParseError| expected(error))
 }
 
 /// Says which node this process is: from here on each line of a log in JSON does.
@@ -205,15 +212,9 @@ static NODE: OnceLock<String> = OnceLock::new();
 /// The environment variable that selects the logged events.
 const LOG: &str = "GAIA_LOG";
 
-/// Warnings. Any host can cause those of quinn about packets, one by each packet, so they are left out: what Gaia says
-/// of callers that it refuses is limited in rate.
-const WARNINGS: &str = "warn,quinn_proto=error";
-
-/// As [`WARNINGS`], and notes for a person, whose target is [`TOLD`].
-const TOLD_TOO: &str = "warn,quinn_proto=error,gaia::told=info";
-
-/// The events of a level and those that are more serious. Those of quinn about packets are left out as in [`WARNINGS`],
-/// unless the level is for debugging.
+/// The events of a level and those that are more serious. Any host can cause quinn's warnings about packets, one by each
+/// packet, so they are left out unless the level is for debugging: what Gaia says of callers that it refuses is limited in
+/// rate.
 fn up_to(level: LevelFilter) -> Targets {
     let of_packets = if level > LevelFilter::INFO { level } else { level.min(LevelFilter::ERROR) };
     Targets::new().with_default(level).with_target("quinn_proto", of_packets)

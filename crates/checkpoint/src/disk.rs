@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use gaia_model::new_file;
+use gaia_model::{kind_name, new_file};
 
 use super::error::CheckpointError;
 
@@ -77,11 +77,9 @@ impl Disk for Filesystem {
 /// [`CheckpointError::NotAFile`].
 pub(super) fn check_is_file(path: &Path) -> Result<(), CheckpointError> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
-    let found = match metadata.file_type() {
-        kind if kind.is_file() => return Ok(()),
-        kind if kind.is_symlink() => "a symbolic link",
-        kind if kind.is_dir() => "a folder",
-        _ => "a pipe, socket or device",
-    };
+    if metadata.is_file() {
+        return Ok(());
+    }
+    let found = kind_name(metadata.file_type());
     Err(CheckpointError::NotAFile { path: path.to_owned(), found })
 }

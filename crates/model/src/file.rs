@@ -1,6 +1,6 @@
 //! The files that a model is written to.
 
-use std::fs::{self, File};
+use std::fs::{self, File, FileType};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -46,6 +46,16 @@ pub fn new_file(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => File::create_new(path),
+    }
+}
+
+/// What has the name of a file, for an error.
+pub fn kind_name(kind: FileType) -> &'static str {
+    match kind {
+        kind if kind.is_file() => "a file",
+        kind if kind.is_symlink() => "a symbolic link",
+        kind if kind.is_dir() => "a folder",
+        _ => "a pipe, socket or device",
     }
 }
 

@@ -30,7 +30,7 @@ mod write;
 
 pub use description::{DESCRIPTION, MetricValue, ModelDescription, Shard};
 pub use error::ModelError;
-pub use file::{BEST_MODEL, BEST_SHARDS, KEPT_MODELS, MODEL, ModelFile, new_file};
+pub use file::{BEST_MODEL, BEST_SHARDS, KEPT_MODELS, MODEL, ModelFile, kind_name, new_file};
 pub use read::{TrainedModel, TrainedTable};
 pub use script_model::{ScriptModel, ScriptSettings, different_tensor};
 pub use state_dict::StateDict;

@@ -9,6 +9,7 @@ use safetensors::{Dtype, SafeTensors};
 
 use super::description::{DESCRIPTION, ModelDescription, Shard};
 use super::error::{ModelError, plain, shown};
+use super::file::kind_name;
 use super::shards;
 use gaia_core::application::Attachment;
 use gaia_core::types::{Model, ModelLayout};
@@ -166,7 +167,7 @@ pub(super) fn is_folder(file: &Path) -> Result<bool, ModelError> {
     let unreadable = |reason| ModelError::Unreadable { file: file.into(), reason };
     let metadata = std::fs::metadata(file).map_err(unreadable)?;
     if !metadata.is_dir() && !metadata.is_file() {
-        return Err(ModelError::broken(file, "a pipe, socket or device", "a file"));
+        return Err(ModelError::broken(file, kind_name(metadata.file_type()), "a file"));
     }
     Ok(metadata.is_dir())
 }

@@ -11,6 +11,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::{DataError, FilePosition};
+use gaia_model::kind_name;
 
 /// A file that is open for reading.
 pub(crate) struct DataFile {
@@ -37,7 +38,7 @@ impl DataFile {
         }
         let metadata = fs::metadata(path).map_err(unreadable)?;
         if !metadata.is_file() {
-            let found = if metadata.is_dir() { "a folder" } else { "a pipe, socket or device" };
+            let found = kind_name(metadata.file_type());
             return Err(DataError::broken(path, FilePosition::Whole, found, "a file"));
         }
         let file = File::open(path).map_err(unreadable)?;

@@ -7,6 +7,7 @@ use std::fs::{self, FileType};
 use std::path::Path;
 
 use super::ReportError;
+use gaia_model::kind_name;
 
 /// Checks that what is there is a file itself, not a link to one. What is missing is left to the caller.
 pub(super) fn check_is_file(path: &Path) -> Result<(), ReportError> {
@@ -29,11 +30,5 @@ fn check(
         return Ok(());
     }
 
-    let found = match kind {
-        kind if kind.is_symlink() => "a symbolic link",
-        kind if kind.is_dir() => "a directory",
-        kind if kind.is_file() => "a file",
-        _ => "a pipe, socket or device",
-    };
-    Err(ReportError::NotOwn { path: path.to_owned(), found, expected })
+    Err(ReportError::NotOwn { path: path.to_owned(), found: kind_name(kind), expected })
 }

@@ -1,11 +1,16 @@
 """What tests share: run files and processes."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+# A shell starts what it puts in the background with interrupts ignored, and processes hand that down to their children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PYTHON = Path(__file__).parent.parent
 EXAMPLES = PYTHON / "examples"

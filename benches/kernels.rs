@@ -43,6 +43,7 @@ fn matrix_factorization(criterion: &mut Criterion) {
                         rank,
                         width,
                         0.05,
+                        1.0,
                         &mut user_rows,
                         &user_rates,
                         &mut item_rows,

@@ -126,7 +126,9 @@ fn ratings(rows: &mut Rows, peers: &mut Peers, rank: usize) {
         let [user_rows, item_rows] = &mut vectors;
         let pass = || {
             let ratings = black_box(&ratings);
-            descend(ratings, rank, rank, 0.05, user_rows, &rates[0], item_rows, &rates[1], 0.2);
+            descend(
+                ratings, rank, rank, 0.05, 1.0, user_rows, &rates[0], item_rows, &rates[1], 0.2,
+            );
         };
         seconds(pass) / f64::from(count)
     });

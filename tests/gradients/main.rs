@@ -133,7 +133,7 @@ fn matrix_factorization_descends_its_gradient() {
         for at in 0..30 {
             data.user.push(at % 5);
             data.item.push(random.random_range(0..6));
-            data.value.push(3.0 + number(&mut random));
+            data.value.push(3.0 + 1.7 * number(&mut random));
         }
         let config = MatrixFactorizationConfig {
             rank,
@@ -149,6 +149,8 @@ fn matrix_factorization_descends_its_gradient() {
         let names =
             [data.users, data.items].map(|count| Names::Numbers((0..count as u64).collect()));
         let totals = RatingTotals::of(&data);
+        // Beside another unit factors and biases have rates of their own.
+        assert_eq!(totals.unit(), 1.0);
         let app = MatrixFactorization::new(config, divided(&data, all), &totals, names.clone(), "");
         assert_eq!(app.names(), names.each_ref());
         let width = rank + usize::from(bias);

@@ -44,6 +44,8 @@ pub(crate) struct RatingShape {
     pub(crate) items: CountedNames,
     /// The sum of all training ratings.
     pub(crate) sum: f64,
+    /// The sum of their squares.
+    pub(crate) squares: f64,
 }
 
 /// Dense examples of one shape.
@@ -111,7 +113,9 @@ impl DataSummary {
         let known = |rows: &CountedNames| rows.is_sound() && rows.total() == Some(self.train);
         let is_shaped = match &self.shape {
             DataShape::Ratings(ratings) => {
-                known(&ratings.users) && known(&ratings.items) && ratings.sum.is_finite()
+                let is_square = ratings.squares.is_finite() && ratings.squares >= 0.0;
+                let are_numbers = ratings.sum.is_finite() && is_square;
+                known(&ratings.users) && known(&ratings.items) && are_numbers
             }
             DataShape::Images(dense) => {
                 let rows = dense.channels.checked_mul(dense.height);
@@ -199,17 +203,17 @@ mod tests {
     #[test]
     fn numbers_that_no_data_has_are_refused() {
         let counted = |names, counts: &[u64]| CountedNames { names, counts: counts.to_vec() };
-        let rated = |users, sum| {
+        let rated = |users, sum, squares| {
             let items = counted(Names::Text(vec!["a".into()]), &[3]);
-            summary(DataShape::Ratings(RatingShape { users, items, sum }))
+            summary(DataShape::Ratings(RatingShape { users, items, sum, squares }))
         };
         let ratings = |users: &[(u64, u64)], sum| {
             let (names, counts): (Vec<u64>, Vec<u64>) = users.iter().copied().unzip();
-            rated(counted(Names::Numbers(names), &counts), sum)
+            rated(counted(Names::Numbers(names), &counts), sum, 20.0)
         };
         let named = |users: &[&str]| {
             let names = users.iter().map(|user| (*user).to_owned()).collect();
-            rated(counted(Names::Text(names), &[1, 2]), 7.0)
+            rated(counted(Names::Text(names), &[1, 2]), 7.0, 20.0)
         };
         let documents = |counts: &[u64], words: Option<&[&str]>| {
             let vocabulary =
@@ -245,6 +249,8 @@ mod tests {
             ratings(&[(2, 1), (5, 1)], 7.0),
             ratings(&[(2, u64::MAX), (5, 4)], 7.0),
             ratings(&[(2, 1), (5, 2)], f64::NAN),
+            rated(counted(Names::Numbers(vec![2, 5]), &[1, 2]), 7.0, f64::INFINITY),
+            rated(counted(Names::Numbers(vec![2, 5]), &[1, 2]), 7.0, -1.0),
             named(&["b", "a"]),
             named(&["a", "b", "c"]),
             named(&["a", &"b".repeat(NAME_BYTES_MAX + 1)]),

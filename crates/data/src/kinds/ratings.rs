@@ -116,6 +116,7 @@ fn summary(
         users: CountedNames { names: users, counts: totals.by_user },
         items: CountedNames { names: items, counts: totals.by_item },
         sum: totals.sum,
+        squares: totals.squares,
     };
     Ok(DataSummary::new(ratings, digest, validation, DataShape::Ratings(shape)))
 }
@@ -142,6 +143,7 @@ pub(crate) fn build(
     let (users, items) = (in_model(users, declared.users), in_model(items, declared.items));
     let totals = RatingTotals {
         sum: parts.iter().filter_map(Part::shape).map(|shape| shape.sum).sum(),
+        squares: parts.iter().filter_map(Part::shape).map(|shape| shape.squares).sum(),
         by_user: users.counts,
         by_item: items.counts,
     };

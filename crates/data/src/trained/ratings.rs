@@ -55,8 +55,7 @@ pub(super) fn read(
         value: named.value.clone(),
     };
 
-    let sum = f64::from(mean(trained)?) * given.len() as f64;
-    let totals = RatingTotals { sum, ..RatingTotals::of(&given) };
+    let totals = RatingTotals::of(&given).around(f64::from(mean(trained)?));
     let divided = for_one_worker(given.clone());
     let known = known.map(with_one_more);
     let application = MatrixFactorization::new(config.clone(), divided, &totals, known, GIVEN);

@@ -8,7 +8,11 @@
 //! overshoot: with rate η and `n` ratings of the row in the clock, workers together move it by up to `η·n`
 //! times the distance to its optimum, which diverges above 2. So the learning rate of each row is capped
 //! such that `η·n` stays below `row_step_max`; `n` comes from the row's count in all data. That is the way to the optimum
-//! beside rows of unit norm. Beside longer ones, as ratings of a wide range need, rates fall with the squared norm.
+//! beside rows of unit norm. Beside longer ones rates fall with the squared norm.
+//!
+//! All of this, the penalty and the initial factors are those of ratings that are divided by a unit: the power of two that is
+//! nearest to their standard deviation. So the same settings hold for ratings of any range, ratings that are so many
+//! times larger are learnt in the same steps, and a few ratings more do not change the unit.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -48,7 +52,7 @@ pub struct MatrixFactorizationConfig {
     pub rank: usize,
     /// Whether each row also holds a bias, what its user or item adds to every rating.
     pub bias: bool,
-    /// The weight λ of the squared rows in the objective, per rating.
+    /// The weight λ of the squared rows in the objective, per rating, in units of the ratings.
     pub regularization: f64,
     /// The learning rate η₀, above 0 and at most 1.
     pub learning_rate: f64,
@@ -59,7 +63,7 @@ pub struct MatrixFactorizationConfig {
     /// The largest sum of learning rates that one clock applies to a row over all workers, above 0 and at
     /// most 2: rows with many ratings learn with a lower rate, so that summed deltas do not overshoot.
     pub row_step_max: f64,
-    /// The standard deviation of a prediction from initial factors, above 0.
+    /// The standard deviation of a prediction from initial factors, above 0, in units of the ratings.
     pub initial_scale: f64,
     /// The ratings.
     pub data: DataConfig<RatingSource, RatingGenerator>,
@@ -127,6 +131,8 @@ pub struct MatrixFactorization {
 pub struct RatingTotals {
     /// The sum of all ratings.
     pub sum: f64,
+    /// The sum of their squares.
+    pub squares: f64,
     /// How many ratings each user has given.
     pub by_user: Vec<u64>,
     /// How many ratings each item has.
@@ -139,6 +145,8 @@ struct Shared {
     layout: Arc<ModelLayout>,
     ratings: Divided<Ratings>,
     mean: f32,
+    /// What steps, penalties and initial factors are relative to.
+    unit: f32,
     /// The learning rate of each row at clock 0.
     user_rates: Vec<f32>,
     item_rates: Vec<f32>,
@@ -202,7 +210,8 @@ impl MatrixFactorization {
             train.items,
             layout.parameters(),
         );
-        let initial = (config.initial_scale / (config.rank as f64).sqrt()).sqrt();
+        let unit = totals.unit();
+        let initial = (unit * config.initial_scale / (config.rank as f64).sqrt()).sqrt();
 
         let shared = Arc::new(Shared {
             user_rates: rates(&totals.by_user),
@@ -211,6 +220,7 @@ impl MatrixFactorization {
             layout,
             ratings,
             mean,
+            unit: unit as f32,
         });
 
         Self { shared, names, initial, summary }
@@ -347,14 +357,42 @@ impl RatingTotals {
 
     /// The totals of no ratings, of so many users and items.
     pub fn none(users: usize, items: usize) -> Self {
-        Self { sum: 0.0, by_user: vec![0; users], by_item: vec![0; items] }
+        Self { sum: 0.0, squares: 0.0, by_user: vec![0; users], by_item: vec![0; items] }
+    }
+
+    /// The totals of as many ratings that differ from another mean as these differ from their own.
+    pub fn around(self, mean: f64) -> Self {
+        let count = self.count();
+        let squares = count * (self.variance() + mean * mean);
+        Self { sum: mean * count, squares, ..self }
     }
 
     /// Adds ratings of these users and items.
     pub fn add(&mut self, train: &Ratings) {
         self.sum += train.value.iter().map(|&value| f64::from(value)).sum::<f64>();
+        self.squares += train.value.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
         train.user.iter().for_each(|&user| self.by_user[user as usize] += 1);
         train.item.iter().for_each(|&item| self.by_item[item as usize] += 1);
+    }
+
+    /// The power of two that is nearest to the standard deviation of all ratings, 2⁻⁶⁴ to 2⁶⁴. 1 where they are all the
+    /// same, or are not known.
+    pub fn unit(&self) -> f64 {
+        let (variance, mean) = (self.variance(), self.sum / self.count());
+        if variance > PRECISION * mean * mean {
+            (0.5 * variance.log2()).round().clamp(-64.0, 64.0).exp2()
+        } else {
+            1.0
+        }
+    }
+
+    fn count(&self) -> f64 {
+        self.by_user.iter().sum::<u64>() as f64
+    }
+
+    fn variance(&self) -> f64 {
+        let mean = self.sum / self.count();
+        self.squares / self.count() - mean * mean
     }
 }
 
@@ -382,7 +420,11 @@ impl Shared {
     /// What each rating of a row pays for the row in the objective.
     fn penalties(&self, model: &Model, table: TableId) -> Vec<f64> {
         let rows = model.table(table).chunks_exact(self.layout.table(table).width);
-        rows.map(|row| self.config.regularization * square_norm(row)).collect()
+        let square = |row: &[f32]| {
+            let (factors, bias) = row.split_at(self.config.rank);
+            f64::from(self.unit) * square_norm(factors) + square_norm(bias)
+        };
+        rows.map(|row| self.config.regularization * square(row)).collect()
     }
 }
 
@@ -431,6 +473,7 @@ impl Task for Descent {
             config.rank,
             config.rank + usize::from(config.bias),
             config.regularization as f32,
+            shared.unit,
             &mut users,
             &self.users.rates(&shared.user_rates, factor),
             &mut items,
@@ -573,6 +616,9 @@ pub const MEAN: &str = "mean";
 
 const USERS: TableId = TableId(0);
 const ITEMS: TableId = TableId(1);
+
+/// A variance below this share of the squared mean is rounding of the sums.
+const PRECISION: f64 = 1e-12;
 
 /// Ratings whose errors are summed as one.
 const EVALUATION_CHUNK: usize = 1 << 14;

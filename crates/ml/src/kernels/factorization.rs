@@ -29,14 +29,15 @@ pub fn predict(user: &[f32], item: &[f32], rank: usize) -> f32 {
 }
 
 /// Runs over `ratings` in order, moving both rows of each down the gradient of
-/// `½ (value − prediction)² + ½ regularization (‖user row‖² + ‖item row‖²)`.
+/// `½ (value − prediction)² + ½ regularization (unit ‖factors‖² + bias²)`, the latter of both rows. Steps are those of ratings
+/// that are divided by `unit`, whose factors are shorter by its root and whose biases are shorter by `unit` itself.
 ///
 /// `users` and `items` hold whole rows of `width` values, `user_rates` and `item_rates` one learning rate a
 /// row. Rows are `rank` factors and, where `width` is `rank + 1`, a bias.
 ///
 /// The curvature of a rating's error in the factors of one row is the squared norm of the other row's. Where `step_max` times
-/// it is above 1, the rate is divided by that product: `step_max` is what all steps on a row in one clock add up to, and
-/// more than the way to the optimum would overshoot it. Ratings of 0 to 100 need rows of large norms.
+/// it is above `unit`, the rate is divided by that quotient: `step_max` is what all steps on a row in one clock add up to, and
+/// more than the way to the optimum would overshoot it.
 ///
 /// # Panics
 ///
@@ -47,6 +48,7 @@ pub fn descend(
     rank: usize,
     width: usize,
     regularization: f32,
+    unit: f32,
     users: &mut [f32],
     user_rates: &[f32],
     items: &mut [f32],
@@ -60,10 +62,10 @@ pub fn descend(
             let user_row = &mut users[user * width..(user + 1) * width];
             let item_row = &mut items[item * width..(item + 1) * width];
             let error = rating.value - predict(user_row, item_row, rank);
-            let user_rate = user_rates[user] / overshoot(&item_row[..rank], step_max);
-            let item_rate = item_rates[item] / overshoot(&user_row[..rank], step_max);
+            let user_rate = user_rates[user] / overshoot(&item_row[..rank], step_max / unit);
+            let item_rate = item_rates[item] / overshoot(&user_row[..rank], step_max / unit);
 
-            step(user_row, item_row, rank, error, regularization, user_rate, item_rate);
+            step(user_row, item_row, rank, error, regularization, unit, user_rate, item_rate);
         }
     });
 }
@@ -75,12 +77,14 @@ fn overshoot(factors: &[f32], step_max: f32) -> f32 {
 }
 
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 fn step(
     user: &mut [f32],
     item: &mut [f32],
     rank: usize,
     error: f32,
     regularization: f32,
+    unit: f32,
     user_rate: f32,
     item_rate: f32,
 ) {
@@ -90,10 +94,11 @@ fn step(
     let (user_factors, user_bias) = user.split_at_mut(rank);
     let (item_factors, item_bias) = item.split_at_mut(rank);
 
+    let (user_factor_pull, item_factor_pull) = (user_pull / unit, item_pull / unit);
     for (user, item) in user_factors.iter_mut().zip(item_factors) {
         let (old_user, old_item) = (*user, *item);
-        *user = user_keep * old_user + user_pull * old_item;
-        *item = item_keep * old_item + item_pull * old_user;
+        *user = user_keep * old_user + user_factor_pull * old_item;
+        *item = item_keep * old_item + item_factor_pull * old_user;
     }
 
     for (user, item) in user_bias.iter_mut().zip(item_bias) {
@@ -113,7 +118,18 @@ mod tests {
             let (user, item) = start.split_at(width);
             let (mut users, mut items) = (user.to_vec(), item.to_vec());
             let rating = Rating { user: 0, item: 0, value: 1.25 };
-            descend(&[rating], rank, width, 0.1, &mut users, &[0.01], &mut items, &[0.02], 0.2);
+            descend(
+                &[rating],
+                rank,
+                width,
+                0.1,
+                1.0,
+                &mut users,
+                &[0.01],
+                &mut items,
+                &[0.02],
+                0.2,
+            );
             let error = 1.25 - predict(user, item, rank);
             for at in 0..width {
                 let (to_user, to_item) = if at < rank { (item[at], user[at]) } else { (1.0, 1.0) };
@@ -129,7 +145,24 @@ mod tests {
     fn beside_a_row_of_large_norm_a_step_ends_at_the_optimum_and_not_beyond() {
         let (mut users, mut items) = (vec![1.0, 0.0], vec![0.0, 100.0]);
         let rating = Rating { user: 0, item: 0, value: 50.0 };
-        descend(&[rating], 2, 2, 0.0, &mut users, &[0.5], &mut items, &[0.0], 0.5);
+        descend(&[rating], 2, 2, 0.0, 1.0, &mut users, &[0.5], &mut items, &[0.0], 0.5);
         assert!((predict(&users, &items, 2) - 50.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn ratings_that_are_larger_by_their_unit_take_the_same_steps() {
+        let steps = |unit: f32| {
+            let root = unit.sqrt();
+            let row =
+                |factors: [f32; 2], bias: f32| [root * factors[0], root * factors[1], unit * bias];
+            let (mut users, mut items) = (row([0.5, -1.0], 0.25), row([2.0, 1.5], -0.75));
+            let ratings =
+                [1.25, -3.0].map(|value| Rating { user: 0, item: 0, value: unit * value });
+            let rates = ([0.125], [0.25]);
+            descend(&ratings, 2, 3, 0.1, unit, &mut users, &rates.0, &mut items, &rates.1, 0.5);
+            [users, items].map(|[first, second, bias]| [first / root, second / root, bias / unit])
+        };
+        assert_eq!(steps(16.0), steps(1.0));
+        assert_eq!(steps(0.25), steps(1.0));
     }
 }

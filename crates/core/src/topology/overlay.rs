@@ -7,7 +7,6 @@
 //! hubs. A tree has a clique for each edge.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use super::Topology;
 use crate::types::{DcId, DurationSetting};
@@ -45,44 +44,57 @@ impl Overlay {
     /// The spanning tree of maximum bandwidth. Of links with the same bandwidth, the one with the lower RTT is chosen,
     /// then the one with the lower price.
     pub fn tree(topology: &Topology) -> Self {
-        let mut inside = vec![false; topology.data_centers.len()];
-        inside[0] = true;
+        let order = |(a, b): (DcId, DcId), (c, d): (DcId, DcId)| {
+            let (x, y) = (Path::of(topology, (a, b)), Path::of(topology, (c, d)));
+            let slower = x.bits_per_second.total_cmp(&y.bits_per_second);
+            let farther = slower.then(y.rtt.total_cmp(&x.rtt));
+            farther.then(y.usd_per_gb.total_cmp(&x.usd_per_gb)).then((a, b).cmp(&(c, d)))
+        };
+
+        // Of each data center outside the tree, the best link to it from one inside.
+        let mut outside: BTreeMap<DcId, DcId> =
+            topology.dc_ids().skip(1).map(|dc| (dc, DcId(0))).collect();
         let mut edges = Vec::new();
-        for _ in 1..inside.len() {
-            let pairs = topology.dc_ids().flat_map(|a| topology.dc_ids().map(move |b| (a, b)));
-            let crossing = pairs.filter(|(a, b)| inside[a.index()] && !inside[b.index()]);
-            let best = crossing.max_by(|x, y| {
-                let (x, y) = (Path::of(topology, *x), Path::of(topology, *y));
-                let slower = x.bits_per_second.total_cmp(&y.bits_per_second);
-                slower.then(y.rtt.total_cmp(&x.rtt)).then(y.usd_per_gb.total_cmp(&x.usd_per_gb))
-            });
-            let Some((a, b)) = best else { break };
-            inside[b.index()] = true;
+        while let Some((&b, &a)) = outside.iter().max_by(|x, y| order((*x.1, *x.0), (*y.1, *y.0))) {
+            outside.remove(&b);
             edges.push(vec![a.min(b), a.max(b)]);
+            for (to, from) in &mut outside {
+                if order((b, *to), (*from, *to)).is_gt() {
+                    *from = b;
+                }
+            }
         }
         Self::of_cliques(edges)
     }
 
-    /// The best groups with up to four hubs, or the mesh if it is better.
+    /// The best groups found, or the mesh if it is better.
     ///
-    /// All sets of hubs are tried. Every other data center joins the hub that it reaches best. The score of a set is a
-    /// product of three costs, each relative to the mesh: the time of one byte over the slowest link in use, the price
-    /// of one byte over all links in use, and the square root of the longest RTT between two data centers. The root is
-    /// taken because a few clocks of delay cost a run little. The costs assume that one byte crosses each link once,
-    /// which holds if hubs merge perfectly.
+    /// Of up to 20 data centers all sets of two to four hubs are tried. The number of sets grows with the fourth power
+    /// of that of data centers, so of more only those sets are that spread hubs well. Every other data center joins the
+    /// hub that it reaches best. The score of a set is a product of three costs, each relative to the mesh: the time of
+    /// one byte over the slowest link in use, the price of one byte over all links in use, and the square root of the
+    /// longest RTT between two data centers. The root is taken because a few clocks of delay cost a run little. The
+    /// costs assume that one byte crosses each link once, which holds if hubs merge perfectly.
     pub fn chosen(topology: &Topology) -> Self {
         let mesh = Self::mesh(topology);
         let count = topology.data_centers.len();
         let reference = Quality::of(&mesh, topology);
         let mut best = (1.0, mesh);
-        for hubs in 2..=HUBS_MAX {
-            each_subset(count, hubs, &mut Vec::new(), &mut |hubs| {
-                let overlay = Self::of_groups(&groups_around(topology, hubs));
-                let score = Quality::of(&overlay, topology).relative_to(&reference);
-                if score < best.0 {
-                    best = (score, overlay);
-                }
-            });
+        let mut try_hubs = |hubs: &[DcId]| {
+            let overlay = Self::of_groups(&groups_around(topology, hubs));
+            let score = Quality::of(&overlay, topology).relative_to(&reference);
+            if score < best.0 {
+                best = (score, overlay);
+            }
+        };
+
+        if count <= EXACT_MAX {
+            for hubs in 2..=HUBS_MAX {
+                each_subset(count, hubs, &mut Vec::new(), &mut try_hubs);
+            }
+        } else {
+            let hubs = spread_hubs(topology, count.isqrt());
+            (2..=hubs.len()).for_each(|most| try_hubs(&hubs[..most]));
         }
         best.1
     }
@@ -136,22 +148,15 @@ impl Overlay {
 
     /// The length of the longest path between two data centers, for a length of links.
     fn longest(&self, topology: &Topology, length: impl Fn(Path) -> f64) -> f64 {
-        let count = topology.data_centers.len();
+        let memberships = Memberships::of(&self.cliques);
         let mut longest: f64 = 0.0;
         for start in topology.dc_ids() {
-            let mut ways: Vec<Option<f64>> = vec![None; count];
-            ways[start.index()] = Some(0.0);
-            let mut open = vec![start];
-            while let Some(at) = open.pop() {
-                let way = ways[at.index()].unwrap_or_default();
-                for next in self.neighbours(at).into_iter().flatten() {
-                    if ways[next.index()].is_none() {
-                        ways[next.index()] = Some(way + length(Path::of(topology, (at, next))));
-                        open.push(next);
-                    }
-                }
-            }
-            longest = ways.into_iter().flatten().fold(longest, f64::max);
+            let mut ways = vec![0.0; topology.data_centers.len()];
+            memberships.walk(start, |at, next| {
+                let way = ways[at.index()] + length(Path::of(topology, (at, next)));
+                ways[next.index()] = way;
+                longest = longest.max(way);
+            });
         }
 
         longest
@@ -160,22 +165,47 @@ impl Overlay {
 
 /// As [`Overlay::first_hops`], for cliques that are connected like a tree.
 pub fn first_hops(cliques: &[Vec<DcId>], from: DcId) -> BTreeMap<DcId, DcId> {
-    let neighbours = |of: DcId| {
-        let own = cliques.iter().filter(move |clique| clique.contains(&of));
-        own.flatten().copied().filter(move |dc| *dc != of)
-    };
-    let mut hops: BTreeMap<DcId, DcId> = neighbours(from).map(|dc| (dc, dc)).collect();
-    let mut open: Vec<DcId> = hops.keys().copied().collect();
-    while let Some(at) = open.pop() {
-        let first = hops[&at];
-        for next in neighbours(at).filter(|next| *next != from) {
-            if let Entry::Vacant(vacant) = hops.entry(next) {
-                vacant.insert(first);
-                open.push(next);
+    let mut hops = BTreeMap::new();
+    Memberships::of(cliques).walk(from, |at, next| {
+        let first = hops.get(&at).copied().unwrap_or(next);
+        hops.insert(next, first);
+    });
+    hops
+}
+
+/// Which cliques each data center is in.
+struct Memberships<'c> {
+    cliques: &'c [Vec<DcId>],
+    /// By data center, places in `cliques`.
+    of: Vec<Vec<usize>>,
+}
+
+impl<'c> Memberships<'c> {
+    fn of(cliques: &'c [Vec<DcId>]) -> Self {
+        let last = cliques.iter().flatten().map(|dc| dc.index()).max();
+        let mut of = vec![Vec::new(); last.map_or(0, |last| last + 1)];
+        for (place, clique) in cliques.iter().enumerate() {
+            clique.iter().for_each(|dc| of[dc.index()].push(place));
+        }
+        Self { cliques, of }
+    }
+
+    /// Calls `visit(at, next)` once for each other data center `next` that an update of `start` reaches, with the one
+    /// before it on the path. Those before come first. The cliques must be connected like a tree.
+    ///
+    /// Each clique is entered once, so that a walk takes as many steps as there are data centers.
+    fn walk(&self, start: DcId, mut visit: impl FnMut(DcId, DcId)) {
+        let mut open = vec![(start, None)];
+        while let Some((at, came_by)) = open.pop() {
+            let of = self.of.get(at.index()).map_or(&[][..], Vec::as_slice);
+            for &place in of.iter().filter(|place| came_by != Some(**place)) {
+                for &next in self.cliques[place].iter().filter(|next| **next != at) {
+                    visit(at, next);
+                    open.push((next, Some(place)));
+                }
             }
         }
     }
-    hops
 }
 
 /// The properties of a directed link that the choice of an overlay depends on.
@@ -249,6 +279,31 @@ fn groups_around(topology: &Topology, hubs: &[DcId]) -> Vec<Group> {
     groups
 }
 
+/// Data centers that others reach well, each chosen for what it adds to those before: at most `most` of them.
+///
+/// The cost of a set is the sum, over all data centers that are not in it, of the inverse of the merit of the best way
+/// to a member. Greedy choices for such a sum (the k-median problem) are rarely far from the best.
+fn spread_hubs(topology: &Topology, most: usize) -> Vec<DcId> {
+    let mut hubs: Vec<DcId> = Vec::new();
+    let mut costs = vec![f64::INFINITY; topology.data_centers.len()];
+    let joined = |costs: &[f64], hub: DcId| -> Vec<f64> {
+        let cost = |dc: DcId| match dc == hub {
+            true => 0.0,
+            false => costs[dc.index()].min(1.0 / Path::of(topology, (dc, hub)).merit()),
+        };
+        topology.dc_ids().map(cost).collect()
+    };
+
+    while hubs.len() < most {
+        let left = topology.dc_ids().filter(|dc| !hubs.contains(dc));
+        let sums = left.map(|hub| (joined(&costs, hub).iter().sum::<f64>(), hub));
+        let Some((_, hub)) = sums.min_by(|x, y| x.0.total_cmp(&y.0)) else { break };
+        costs = joined(&costs, hub);
+        hubs.push(hub);
+    }
+    hubs
+}
+
 /// Calls `visit` with each subset of `0..count` with `size` members.
 fn each_subset(count: usize, size: usize, chosen: &mut Vec<DcId>, visit: &mut impl FnMut(&[DcId])) {
     if chosen.len() == size {
@@ -263,7 +318,10 @@ fn each_subset(count: usize, size: usize, chosen: &mut Vec<DcId>, visit: &mut im
     }
 }
 
-/// The largest number of hubs. More were never better on eleven regions, and the number of sets grows with it.
+/// The largest number of data centers for which all sets of hubs are tried: 6175 of them.
+const EXACT_MAX: usize = 20;
+
+/// The largest number of hubs in these sets. More were never better on eleven regions.
 const HUBS_MAX: usize = 4;
 
 /// Added to an RTT in seconds, so that a quotient by an RTT of 0 is finite.
@@ -373,6 +431,30 @@ mod tests {
             assert!(near(clique[0].0, clique[1].0) && clique.len() == 3, "{overlay:?}");
         }
         assert_eq!(overlay.hops(&topology), 3);
+    }
+
+    #[test]
+    fn of_many_data_centers_the_hubs_are_spread_over_the_towns() {
+        let town = |dc: u16| dc / 12;
+        let topology = topology(48, |a, b| if town(a) == town(b) { 500.0 } else { 20.0 });
+        let overlay = Overlay::chosen(&topology);
+        let (hubs, groups) = overlay.cliques().split_last().unwrap();
+        let towns: BTreeSet<u16> = hubs.iter().map(|hub| town(hub.0)).collect();
+        assert_eq!(towns.len(), 4, "{overlay:?}");
+        for group in groups {
+            assert!(group.iter().all(|dc| town(dc.0) == town(group[0].0)), "{overlay:?}");
+        }
+        assert_eq!((overlay.hops(&topology), overlay.rtt_max(&topology).0.as_millis()), (3, 300));
+    }
+
+    #[test]
+    fn the_first_hop_of_a_path_is_the_hub_on_the_way() {
+        let dcs = |ids: &[u16]| ids.iter().map(|id| DcId(*id)).collect::<Vec<_>>();
+        let cliques = [dcs(&[0, 1, 2]), dcs(&[2, 3]), dcs(&[3, 4, 5])];
+        let hops = |from| first_hops(&cliques, DcId(from)).into_values().collect::<Vec<_>>();
+        assert_eq!(hops(0), dcs(&[1, 2, 2, 2, 2]));
+        assert_eq!(hops(3), dcs(&[2, 2, 2, 4, 5]));
+        assert_eq!(hops(6), []);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod drain;
 mod exchange;
 mod guard;
 mod hostile;
+mod links_to_poll;
 mod local_steps;
 mod mirror_clock;
 mod momentum;

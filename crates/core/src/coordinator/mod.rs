@@ -19,6 +19,7 @@ mod standing_orders;
 mod stop;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -162,8 +163,7 @@ impl Coordinator {
     /// A server's copy is ready for the evaluation of a clock. A lower clock than the known one changes nothing.
     pub fn handle_copy_ready(&mut self, server: ServerId, clock: Clock) {
         raise(&mut self.copies, server, clock);
-        let mut of_dc = self.copies.iter().filter(|(other, _)| other.dc == server.dc);
-        if of_dc.all(|(_, clock)| *clock > Clock::ZERO) {
+        if self.copies.range(servers_of(server.dc)).all(|(_, clock)| *clock > Clock::ZERO) {
             self.arriving.remove(&server.dc);
         }
         self.evaluate_once_ready();
@@ -316,8 +316,7 @@ impl Coordinator {
 
     /// The number of clocks that all servers of a data center have reported as finished.
     pub fn clock_of(&self, dc: DcId) -> Clock {
-        let [first, last] = [ShardId(0), ShardId(u16::MAX)].map(|shard| ServerId { dc, shard });
-        let servers = self.finished.range(first..=last);
+        let servers = self.finished.range(servers_of(dc));
         servers.map(|(_, clock)| *clock).min().unwrap_or_default()
     }
 
@@ -427,6 +426,11 @@ persist! {
             })
         }
     }
+}
+
+/// The range of the identifiers of a data center's servers.
+fn servers_of(dc: DcId) -> RangeInclusive<ServerId> {
+    ServerId { dc, shard: ShardId(0) }..=ServerId { dc, shard: ShardId(u16::MAX) }
 }
 
 /// Raises a server's clock. A lower clock changes nothing.

@@ -16,6 +16,7 @@ mod error;
 mod frames;
 mod guard;
 mod handshake;
+mod links_to_poll;
 mod local_server;
 mod outliers;
 mod read_buffers;
@@ -44,6 +45,7 @@ pub use config::{ExchangeRoute, LinkFacts, LongestWay, Schedule, ServerConfig};
 pub use divergence::Divergence;
 pub use error::PeerError;
 pub use guard::GuardStats;
+pub use links_to_poll::LinksToPoll;
 pub use outliers::OutlierStats;
 pub use stats::{BrakeStats, LinkStats, Watermark};
 
@@ -316,6 +318,13 @@ impl Server {
             self.advance(now);
         }
         frame
+    }
+
+    /// The links for which [`Self::poll_transmit`] may return a frame that was not there when they were polled last, since
+    /// the last call of this method. At first these are all links.
+    pub fn take_links_to_poll(&mut self) -> LinksToPoll {
+        let links = self.remote.take_links_to_poll();
+        if self.guard.is_some() { LinksToPoll::All } else { links }
     }
 
     /// Whether updates wait for a mirror. [`Self::poll_transmit`] then returns a data frame, unless the updates have

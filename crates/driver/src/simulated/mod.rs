@@ -29,7 +29,7 @@ use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_core::coordinator::{Coordinator, NodeOrder, Recipients, StopReason};
 use gaia_core::node::{Lane, RowsRead, ServerInput, WorkerMessage};
-use gaia_core::server::ServerOutput;
+use gaia_core::server::{LinksToPoll, ServerOutput};
 use gaia_core::types::{Clock, DcId, Instant, NodeId, ServerId, WorkerId};
 use gaia_core::worker::WorkerOutput;
 use gaia_telemetry::Observer;
@@ -85,7 +85,7 @@ pub(super) fn run(
         None => simulation.start(),
     }
 
-    let mut clock = simulation.clock();
+    let mut clock = simulation.clock;
     let mut stopped = None;
     while !simulation.finished {
         let Some((at, event)) = simulation.events.pop() else {
@@ -102,7 +102,7 @@ pub(super) fn run(
         }
 
         let Some(keeper) = keeper.as_mut().filter(|_| stopped.is_none()) else { continue };
-        let before = std::mem::replace(&mut clock, simulation.clock());
+        let before = std::mem::replace(&mut clock, simulation.clock);
         match keeper.due(before, clock) {
             _ if simulation.finished => {}
             Due::Nothing => {}
@@ -132,6 +132,8 @@ struct Simulation<'a> {
     /// The next timeout scheduled for each server.
     timeouts: Vec<Option<Instant>>,
     data_centers: usize,
+    /// The clock that all data centers have finished.
+    clock: Clock,
     finished: bool,
     /// Why the run cannot go on.
     failed: Option<RunError>,
@@ -155,6 +157,7 @@ impl<'a> Simulation<'a> {
             monitor: RunMonitor::new(plan, observer),
             timeouts: vec![None; cluster.servers.len()],
             data_centers: plan.topology.data_centers.len(),
+            clock: Clock::ZERO,
             finished: false,
             failed: None,
             cluster,
@@ -182,7 +185,7 @@ impl<'a> Simulation<'a> {
             Event::ToServer { server, from, message } => {
                 let index = self.cluster.server_index(server);
                 self.cluster.servers[index].handle_worker(now, from, message);
-                self.settle_server(server);
+                self.settle_server(server, None);
             }
             Event::ToWorker { worker, from, message } => {
                 let index = self.cluster.worker_index(worker);
@@ -191,7 +194,7 @@ impl<'a> Simulation<'a> {
             }
             Event::Frame { server, from, lane, frame, packets } => {
                 self.wan.acknowledge(server.dc, from, now, packets);
-                self.handle_server_input(server, ServerInput::Frame { from, lane, frame })?;
+                self.handle_server_input(server, ServerInput::Frame { from, lane, frame }, from)?;
             }
             Event::Computed { worker } => {
                 let index = self.cluster.worker_index(worker);
@@ -201,7 +204,7 @@ impl<'a> Simulation<'a> {
             Event::LinkReady { from, to } => {
                 let (shard, bytes, busy) = self.wan.on_ready(from, to);
                 let server = ServerId { dc: from, shard };
-                self.handle_server_input(server, ServerInput::Drained { to, bytes, busy })?;
+                self.handle_server_input(server, ServerInput::Drained { to, bytes, busy }, to)?;
                 self.transmit(from, to);
             }
             Event::ServerTimeout { server } => {
@@ -211,7 +214,7 @@ impl<'a> Simulation<'a> {
                 if due.is_some_and(|(at, _)| at <= now) {
                     self.cluster.servers[index].handle_timeout(now);
                 }
-                self.settle_server(server);
+                self.settle_server(server, None);
             }
             Event::CoordinatorTimeout => {
                 self.cluster.coordinator.handle_timeout(now);
@@ -226,17 +229,19 @@ impl<'a> Simulation<'a> {
         &mut self,
         server: ServerId,
         input: ServerInput,
+        mirror: DcId,
     ) -> Result<(), RunError> {
         let index = self.cluster.server_index(server);
         self.cluster.servers[index]
             .handle_input(self.now, input)
             .map_err(|error| RunError::Peer { at: server.to_string(), error })?;
-        self.settle_server(server);
+        self.settle_server(server, Some(mirror));
         Ok(())
     }
 
-    /// Executes the outputs of a server.
-    fn settle_server(&mut self, server: ServerId) {
+    /// Executes the outputs of a server, and polls the links of its data center that may have something to send: those
+    /// that its servers name, and the one to `mirror`, which has carried something or is about to carry acknowledgements.
+    fn settle_server(&mut self, server: ServerId, mirror: Option<DcId>) {
         let index = self.cluster.server_index(server);
         while let Some(output) = self.cluster.servers[index].poll_output() {
             match output {
@@ -263,8 +268,21 @@ impl<'a> Simulation<'a> {
             }
         }
 
-        for to in (0..self.data_centers as u16).map(DcId).filter(|to| *to != server.dc) {
-            self.transmit(server.dc, to);
+        let mut links = LinksToPoll::NONE;
+        links.extend(mirror);
+        for shard in self.wan.shards() {
+            let index = self.cluster.server_index(ServerId { dc: server.dc, shard });
+            links.join(self.cluster.servers[index].take_links_to_poll());
+        }
+        match links {
+            LinksToPoll::Some(links) => {
+                links.into_iter().for_each(|to| self.transmit(server.dc, to));
+            }
+            LinksToPoll::All => {
+                for to in (0..self.data_centers as u16).map(DcId).filter(|to| *to != server.dc) {
+                    self.transmit(server.dc, to);
+                }
+            }
         }
         self.schedule_timeout(server);
     }
@@ -356,7 +374,11 @@ impl<'a> Simulation<'a> {
     }
 
     fn report(&mut self, report: NodeReport) {
+        let finishes_clock = matches!(report, NodeReport::ClockFinished { .. });
         self.monitor.handle_report(&mut self.cluster.coordinator, report);
+        if finishes_clock {
+            self.clock = self.cluster.coordinator.clock_of_all();
+        }
     }
 
     fn settle_coordinator(&mut self) {
@@ -417,7 +439,7 @@ impl RunDriver for Simulation<'_> {
             {
                 let (clocks, inactive) = (clocks.clone(), inactive.clone());
                 self.cluster.servers[index].handle_drain(self.now, clocks, inactive);
-                self.settle_server(server);
+                self.settle_server(server, None);
             }
         }
         Ok(())

@@ -10,11 +10,6 @@ use gaia_core::persist;
 use gaia_core::types::{Clock, DcId, Persist, ServerId, State, WorkerId};
 
 impl Simulation<'_> {
-    /// The clock that all data centers have finished.
-    pub(super) fn clock(&self) -> Clock {
-        self.cluster.coordinator.clock_of_all()
-    }
-
     /// A checkpoint with all state that does not follow from the plan.
     pub(super) fn checkpoint(&self, clock: Clock) -> Checkpoint {
         let facts = self.facts(clock);
@@ -28,6 +23,7 @@ impl Simulation<'_> {
         state
             .restore(|walk| self.restore(walk, ()))
             .map_err(|error| CheckpointError::OtherState { path, error })?;
+        self.clock = self.cluster.coordinator.clock_of_all();
         self.monitor.show_again();
         Ok(())
     }
@@ -81,6 +77,7 @@ persist! {
                 monitor: RunMonitor { recorder, .. },
                 timeouts,
                 data_centers,
+                clock: _,
                 finished: _,
                 failed: _,
                 application: _,

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::block::Blocks;
+use super::laggard::Laggard;
 use crate::codec::Changes;
 use crate::persist;
 use crate::server::error::PeerError;
@@ -42,6 +43,10 @@ pub(in crate::server) struct Drain {
     /// The received parts of copies, or residuals, of the home block, by data center.
     copies: BTreeMap<DcId, Vec<f32>>,
     mirrors: BTreeMap<DcId, Mirror>,
+    /// A mirror whose copy is not complete.
+    gathers: Laggard,
+    /// A mirror whose result is not complete, or to which something is still to be sent.
+    ends: Laggard,
 }
 
 /// The phase of the home block.
@@ -120,6 +125,8 @@ impl Drain {
             phase: Phase::Waiting,
             copies: BTreeMap::new(),
             mirrors: homes.into_iter().map(|(dc, home)| (dc, mirror(home))).collect(),
+            gathers: Laggard::default(),
+            ends: Laggard::default(),
         }
     }
 
@@ -161,11 +168,12 @@ impl Drain {
     }
 
     /// If all copies of the home block are received, computes the result, writes it to `values` and schedules it for
-    /// all mirrors.
-    pub(in crate::server) fn conclude(&mut self, values: &mut [f32]) {
-        let complete = self.mirrors.values().all(|mirror| mirror.copy.complete);
-        if self.phase != Phase::Gathering || !complete {
-            return;
+    /// all mirrors. Returns whether it has.
+    pub(in crate::server) fn conclude(&mut self, values: &mut [f32]) -> bool {
+        if self.phase != Phase::Gathering
+            || !self.gathers.all(&self.mirrors, |mirror| mirror.copy.complete)
+        {
+            return false;
         }
 
         self.phase = Phase::Concluded;
@@ -189,6 +197,7 @@ impl Drain {
                 result.clone(),
             ));
         }
+        true
     }
 
     /// Handles a part of the result of a mirror's home block, and writes it to `values`.
@@ -241,15 +250,19 @@ impl Drain {
     }
 
     /// Whether all results are received and all frames of this server are sent.
-    pub(in crate::server) fn is_done(&self) -> bool {
+    pub(in crate::server) fn is_done(&mut self) -> bool {
         let done = |mirror: &Mirror| mirror.result.complete && mirror.outgoing.is_empty();
-        self.phase == Phase::Concluded && self.mirrors.values().all(done)
+        self.phase == Phase::Concluded && self.ends.all(&self.mirrors, done)
     }
 }
 
 persist! {
     impl Persist<()> for Drain {
-        fn walk(Self { method, own, home, phase, copies, mirrors }, walk, ()) {
+        fn walk(
+            Self { method, own, home, phase, copies, mirrors, gathers: _, ends: _ },
+            walk,
+            (),
+        ) {
             walk.record("method", method)?;
             walk.record("phase", phase)?;
             let home: &Range<usize> = home;

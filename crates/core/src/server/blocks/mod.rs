@@ -6,6 +6,7 @@
 
 mod block;
 mod drain;
+mod laggard;
 mod parts;
 pub(super) mod sums;
 mod table_part;
@@ -15,5 +16,6 @@ pub use drain::DrainMethod;
 
 pub(super) use block::check_span;
 pub(super) use drain::Drain;
+pub(super) use laggard::Laggard;
 pub(super) use parts::{Job, Part};
 pub(super) use table_part::TablePart;

@@ -21,11 +21,11 @@ use bytes::Bytes;
 
 use crate::codec::Changes;
 use crate::node::{Lane, Stretch};
-use crate::server::TimeoutReason;
 use crate::server::blocks::DrainMethod;
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
 use crate::server::stats::{BrakeStats, LinkStats, Watermark};
+use crate::server::{LinksToPoll, TimeoutReason};
 use crate::store::{ShardRows, ShardStore};
 use crate::sync::{Gate, RemoteSync};
 use crate::types::{Clock, DcId, Instant, Persist, ShardLayout, Tightness};
@@ -120,6 +120,12 @@ pub(super) trait RemoteModel:
     /// The next frame for a mirror, of at most about `room` bytes. `None` if nothing waits in the lane.
     fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes>;
 
+    /// The links for which [`Self::poll_transmit`] may return a frame that was not there when they were polled last, since
+    /// the last call of this method. At first these are all links.
+    fn take_links_to_poll(&mut self) -> LinksToPoll {
+        LinksToPoll::All
+    }
+
     /// Handles a message of the control lane. A model that sends none rejects all.
     fn on_control(
         &mut self,
@@ -179,7 +185,7 @@ pub(super) trait RemoteModel:
 
     /// Whether the drain is complete, with this data center's workers at `clock`: no frame is still to be sent or
     /// received.
-    fn is_drained(&self, clock: Clock) -> bool;
+    fn is_drained(&mut self, clock: Clock) -> bool;
 
     /// Ends the drain: writes the common values to the store, unless they are there.
     fn end_drain(&self, _store: &mut ShardStore) {}

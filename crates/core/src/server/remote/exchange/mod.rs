@@ -229,7 +229,7 @@ impl RemoteModel for Exchange {
 
     /// Whether no job is unsent and all clocks up to `clock`, and the one after it that has late changes, are in the
     /// global values.
-    fn is_drained(&self, clock: Clock) -> bool {
+    fn is_drained(&mut self, clock: Clock) -> bool {
         !self.awaits_late
             && self.shared_clock() >= clock.max(self.open)
             && self.links.values().all(|link| link.jobs.is_empty())

@@ -324,7 +324,7 @@ impl RemoteModel for LocalSteps {
         self.advance_drain(store);
     }
 
-    fn is_drained(&self, _: Clock) -> bool {
+    fn is_drained(&mut self, _: Clock) -> bool {
         self.drain.is_done()
     }
 

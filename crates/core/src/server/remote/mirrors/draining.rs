@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::Mirrors;
+use crate::server::LinksToPoll;
 use crate::server::blocks::{Drain, DrainMethod};
 use crate::store::ShardStore;
 use crate::types::DcId;
@@ -42,11 +43,12 @@ impl Mirrors {
             // The residual towards a mirror is that of the first link on the path to it. The hubs on the path send the
             // residuals of their own links.
             let (client, hops) = (&self.client, &self.first_hops);
+            self.to_poll = LinksToPoll::All;
             drain.start(store.values(), |to, range| client.residual(hops[&to], range));
         }
 
-        if drain.is_started() {
-            drain.conclude(store.values_mut());
+        if drain.is_started() && drain.conclude(store.values_mut()) {
+            self.to_poll = LinksToPoll::All;
         }
     }
 

@@ -25,6 +25,7 @@ use super::{ClockFacts, RemoteModel};
 use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
 use crate::persist;
+use crate::server::LinksToPoll;
 use crate::server::TimeoutReason;
 use crate::server::blocks::{Blocks, Drain, DrainMethod};
 use crate::server::config::ServerConfig;
@@ -67,6 +68,8 @@ pub(super) struct Mirrors {
     settling: Option<DcId>,
     /// Under a guard: the tightness that each data center requests. All apply the largest.
     wishes: Option<BTreeMap<DcId, Tightness>>,
+    /// The links that may have further frames.
+    to_poll: LinksToPoll,
 }
 
 /// The two models of this room.
@@ -132,6 +135,7 @@ impl Mirrors {
             rebuilding: None,
             settling: None,
             wishes: config.remote.guard().map(|_| BTreeMap::new()),
+            to_poll: LinksToPoll::All,
         };
         mirrors.set_inactive(&config.inactive);
         mirrors
@@ -158,6 +162,7 @@ impl RemoteModel for Mirrors {
         if self.drain.is_none() {
             let reached = self.reached(finished);
             self.client.on_clock(now, finished, &reached, store, facts);
+            self.to_poll.extend(self.client.neighbours());
         }
     }
 
@@ -175,6 +180,7 @@ impl RemoteModel for Mirrors {
         if self.server.on_received(now, from)? {
             self.reachability.on_received(from);
             self.decide_pause();
+            self.to_poll = LinksToPoll::All;
         }
         Ok(())
     }
@@ -206,9 +212,13 @@ impl RemoteModel for Mirrors {
                 self.on_update(from, header.sequence, changes, store);
             }
             (BulkKind::Copy | BulkKind::CopyStep, _) => {
+                self.to_poll = LinksToPoll::All;
                 self.on_copy(now, from, header, changes, store)?;
             }
-            (BulkKind::Backlog, _) => self.on_backlog(from, header, changes, store)?,
+            (BulkKind::Backlog, _) => {
+                self.to_poll = LinksToPoll::All;
+                self.on_backlog(from, header, changes, store)?;
+            }
             (BulkKind::DrainCopy, Some(drain)) => drain.on_copy(from, changes, header.last)?,
             (BulkKind::DrainResult, Some(drain)) if drain.is_started() => {
                 drain.on_result(from, changes, header.last, store.values_mut())?;
@@ -223,10 +233,19 @@ impl RemoteModel for Mirrors {
     }
 
     fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
-        self.client.poll_transmit(to, lane, room).or_else(|| match lane {
+        let frame = self.client.poll_transmit(to, lane, room).or_else(|| match lane {
             Lane::Control => self.next_link_frame(to),
             Lane::Data => self.next_drain_frame(to, room),
-        })
+        });
+        // What has left, or turned out to be nothing, may be reported in the control lane.
+        if lane == Lane::Data && (frame.is_some() || self.client.has_reports_for(to)) {
+            self.to_poll.extend([to]);
+        }
+        frame
+    }
+
+    fn take_links_to_poll(&mut self) -> LinksToPoll {
+        std::mem::replace(&mut self.to_poll, LinksToPoll::NONE)
     }
 
     fn on_control(
@@ -267,10 +286,14 @@ impl RemoteModel for Mirrors {
             }
             ControlMessage::EndOfUpdates { sequence } => self.server.on_end(from, sequence)?,
             ControlMessage::Rebuild { from: source, incarnation } => {
+                self.to_poll = LinksToPoll::All;
                 self.activate(from);
                 self.on_rebuild(from, source, incarnation, store);
             }
-            ControlMessage::LinkReport(report) => self.on_link_report(from, report),
+            ControlMessage::LinkReport(report) => {
+                self.to_poll = LinksToPoll::All;
+                self.on_link_report(from, report);
+            }
             ControlMessage::CaughtUp { version, sequence } => {
                 self.server.on_caught_up(from, version, sequence);
                 self.catch_up(from);
@@ -294,7 +317,10 @@ impl RemoteModel for Mirrors {
     fn forward(&mut self, now: Instant, own: Clock, store: &ShardStore) {
         if self.neighbours.len() > 1 && self.drain.is_none() {
             let reached = self.reached(own);
-            self.client.forward(now, &reached, store);
+            let ranked = self.client.forward(now, &reached, store);
+            for clique in ranked {
+                self.to_poll.extend(self.neighbours[clique].iter().copied());
+            }
         }
     }
 
@@ -305,6 +331,7 @@ impl RemoteModel for Mirrors {
         store: &mut ShardStore,
     ) {
         self.server.handle_timeout(now, waiting_since, store.layout());
+        self.to_poll.extend(self.client.neighbours());
     }
 
     fn poll_timeout(
@@ -323,14 +350,16 @@ impl RemoteModel for Mirrors {
         inactive: &BTreeSet<DcId>,
         store: &mut ShardStore,
     ) {
+        self.to_poll = LinksToPoll::All;
         self.start_drain(method, inactive, store);
     }
 
-    fn is_drained(&self, _: Clock) -> bool {
-        self.drain.as_ref().is_some_and(Drain::is_done)
+    fn is_drained(&mut self, _: Clock) -> bool {
+        self.drain.as_mut().is_some_and(Drain::is_done)
     }
 
     fn on_disconnected(&mut self, _: Instant, from: DcId) -> Result<(), PeerError> {
+        self.to_poll = LinksToPoll::All;
         self.server.on_disconnected(from)?;
         self.on_link_failed(from);
         Ok(())
@@ -343,6 +372,7 @@ impl RemoteModel for Mirrors {
         inactive: &BTreeSet<DcId>,
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
+        self.to_poll = LinksToPoll::All;
         self.take_copy_of(from, incarnation, inactive, store)
     }
 
@@ -352,6 +382,7 @@ impl RemoteModel for Mirrors {
         incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
+        self.to_poll = LinksToPoll::All;
         self.on_incarnation(from, incarnation, store)
     }
 
@@ -361,6 +392,7 @@ impl RemoteModel for Mirrors {
         incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
+        self.to_poll = LinksToPoll::All;
         self.reset_with(from, incarnation, store)
     }
 
@@ -371,6 +403,7 @@ impl RemoteModel for Mirrors {
         incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
+        self.to_poll = LinksToPoll::All;
         if self.client.incarnation_of(from) <= incarnation {
             self.leave(from, incarnation, store);
         }
@@ -384,6 +417,7 @@ impl RemoteModel for Mirrors {
         incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
+        self.to_poll = LinksToPoll::All;
         self.copy_for(to, incarnation, store);
         self.client.on_fork(from, to, incarnation);
         Ok(())
@@ -431,6 +465,7 @@ impl RemoteModel for Mirrors {
         if wishes.insert(self.id.dc, wish) == Some(wish) {
             return;
         }
+        self.to_poll = LinksToPoll::All;
         let peers: Vec<DcId> = self.client.sequences().map(|(peer, _)| peer).collect();
         for peer in peers {
             self.client.push_control(peer, ControlMessage::Tightness { steps: wish.steps() });
@@ -490,6 +525,7 @@ persist! {
                 rebuilding,
                 settling,
                 wishes,
+                to_poll: _,
             },
             walk,
             layout,
@@ -551,7 +587,9 @@ impl Mirrors {
         if self.neighbours.len() > 1 {
             self.client.on_received(from, changes);
         }
-        self.client.enqueue(from, changes);
+        if self.client.enqueue(from, changes) {
+            self.to_poll = LinksToPoll::All;
+        }
     }
 
     /// The staleness in force, in clocks. `None` if there is no bound.

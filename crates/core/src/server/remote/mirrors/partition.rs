@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::Mirrors;
+use crate::server::LinksToPoll;
 use crate::types::DcId;
 use crate::wire::{LinkReport, encode_control};
 
@@ -65,6 +66,7 @@ impl Mirrors {
     /// Records that a mirror's missed updates are received, if they are.
     pub(super) fn catch_up(&mut self, from: DcId) {
         if self.server.has_caught_up(from) {
+            self.to_poll = LinksToPoll::All;
             self.reachability.on_caught_up(from);
             self.decide_pause();
         }

@@ -50,6 +50,8 @@ pub(super) struct MirrorClient {
     /// The parameters changed since the data center's clock last advanced.
     touched: Touched,
     peers: BTreeMap<DcId, Peer>,
+    /// The peers with a route, ascending. Most peers have none if there are many data centers and an overlay.
+    neighbours: Vec<DcId>,
     last_tick: Instant,
     /// The time between clocks of the data center, as a moving average.
     clock_time: Option<Duration>,
@@ -140,6 +142,12 @@ impl MirrorClient {
             sources: Sources::new(parameters, cliques.len(), momentum),
             touched: Touched::none(parameters),
             peers: peers.collect(),
+            neighbours: config
+                .links
+                .keys()
+                .copied()
+                .filter(|to| cliques.iter().any(|members| members.contains(to)))
+                .collect(),
             last_tick: Instant::ZERO,
             clock_time: None,
             closed: false,
@@ -169,12 +177,14 @@ impl MirrorClient {
         self.measure_clock_time(now);
         self.sources.on_clock();
 
-        for peer in self.peers.values_mut().filter(|peer| peer.route.is_some()) {
+        let neighbours = &self.neighbours;
+        for to in neighbours {
+            let Some(peer) = self.peers.get_mut(to) else { continue };
             peer.stats.changes += self.touched.len() as u64;
         }
 
         match &mut self.sharing {
-            Sharing::Everything => mark(&mut self.peers, &self.touched, clock),
+            Sharing::Everything => mark(&mut self.peers, neighbours, &self.touched, clock),
             Sharing::Released { filter, released, ranking } => {
                 let local = self.sources.local();
                 let factor = facts.learning_rate_factor;
@@ -187,7 +197,7 @@ impl MirrorClient {
                     released[index as usize] = local[index as usize];
                     significant.insert(index as usize);
                 }
-                mark(&mut self.peers, &significant, clock);
+                mark(&mut self.peers, neighbours, &significant, clock);
             }
             Sharing::PerLink { filter } => {
                 let (factor, scale) = (facts.learning_rate_factor, self.sources.scale());
@@ -207,8 +217,9 @@ impl MirrorClient {
     pub(super) fn on_received(&mut self, from: DcId, changes: Changes<'_>) {
         let Some(clique) = self.clique_of(from) else { return };
         self.sources.on_received(clique, changes);
-        let routes = self.peers.values_mut().filter_map(|peer| peer.route.as_mut());
-        for route in routes.filter(|route| route.clique != clique) {
+        for to in &self.neighbours {
+            let route = self.peers.get_mut(to).and_then(|peer| peer.route.as_mut());
+            let Some(route) = route.filter(|route| route.clique != clique) else { continue };
             if let Some(forwarded) = &mut route.forwarded {
                 changes.for_each(|index, _| {
                     forwarded.insert(index);
@@ -219,17 +230,35 @@ impl MirrorClient {
 
     /// Forwards a further clock of other data centers to a hub's cliques at once, independent of the hub's own clock.
     ///
-    /// `reached` is as for [`Self::on_clock`]. Residuals above the hard threshold are sent. Those below it wait for the
+    /// Returns the cliques for which there was one. `reached` is as for [`Self::on_clock`]. Residuals above the hard threshold are sent. Those below it wait for the
     /// hub's own clock and merge, because they would be sent in many small frames.
-    pub(super) fn forward(&mut self, now: Instant, reached: &[Clock], store: &ShardStore) {
+    pub(super) fn forward(
+        &mut self,
+        now: Instant,
+        reached: &[Clock],
+        store: &ShardStore,
+    ) -> Vec<usize> {
+        let mut ranked = Vec::new();
         for (clique, reached) in reached.iter().enumerate() {
-            let routes = self.peers.values().filter_map(|peer| peer.route.as_ref());
+            let routes = self.neighbours.iter().filter_map(|to| self.peers[to].route.as_ref());
             let mut routes = routes.filter(|route| route.clique == clique);
             if routes.any(|route| *reached > route.ranked) {
                 self.rank(now, clique, *reached, Occasion::Forward, store);
+                ranked.push(clique);
             }
         }
         self.report();
+        ranked
+    }
+
+    /// The mirrors that this server sends updates to, ascending.
+    pub(super) fn neighbours(&self) -> impl Iterator<Item = DcId> + '_ {
+        self.neighbours.iter().copied()
+    }
+
+    /// Whether messages wait in the control lane, or will once the updates that a mirror has missed are sent.
+    pub(super) fn has_reports_for(&self, to: DcId) -> bool {
+        self.peers.get(&to).is_some_and(|peer| !peer.control.is_empty() || peer.catch_up.is_some())
     }
 
     /// The clique of the overlay that a mirror shares with this data center.
@@ -396,7 +425,8 @@ impl MirrorClient {
             criteria: filter.criteria(),
         };
 
-        for peer in self.peers.values_mut() {
+        for to in &self.neighbours {
+            let Some(peer) = self.peers.get_mut(to) else { continue };
             let ranks = |route: &&mut Route| route.clique == clique && !route.waits;
             let Some(route) = peer.route.as_mut().filter(ranks) else { continue };
             let take = match occasion {
@@ -432,7 +462,8 @@ impl MirrorClient {
         };
 
         let Some(clock_time) = self.clock_time.filter(|_| wanted) else { return };
-        for peer in self.peers.values_mut() {
+        for to in &self.neighbours {
+            let Some(peer) = self.peers.get_mut(to) else { continue };
             let Some(route) = peer.route.as_mut().filter(|route| !route.waits) else { continue };
             let fitting = entries_in(peer.rate.bytes_in(clock_time) as usize, self.format);
             let places = route.outbox.announce(fitting);
@@ -453,8 +484,10 @@ impl MirrorClient {
 
     /// Reports the mirror clock on each link.
     fn report(&mut self) {
-        for peer in self.peers.values_mut() {
-            peer.report(self.sharing.has_mirror_clocks());
+        for to in &self.neighbours {
+            if let Some(peer) = self.peers.get_mut(to) {
+                peer.report(self.sharing.has_mirror_clocks());
+            }
         }
     }
 
@@ -480,6 +513,7 @@ persist! {
                 sources,
                 touched,
                 peers,
+                neighbours: _,
                 last_tick,
                 clock_time,
                 closed,
@@ -509,10 +543,12 @@ persist! {
 }
 
 /// Marks on all links the parameters that must be sent.
-fn mark(peers: &mut BTreeMap<DcId, Peer>, parameters: &Touched, clock: Clock) {
-    let routes = peers.values_mut().filter_map(|peer| peer.route.as_mut());
-    for route in routes.filter(|route| !route.waits) {
-        route.outbox.mark(parameters, clock);
+fn mark(peers: &mut BTreeMap<DcId, Peer>, neighbours: &[DcId], parameters: &Touched, clock: Clock) {
+    for to in neighbours {
+        let route = peers.get_mut(to).and_then(|peer| peer.route.as_mut());
+        if let Some(route) = route.filter(|route| !route.waits) {
+            route.outbox.mark(parameters, clock);
+        }
     }
 }
 

@@ -182,18 +182,26 @@ impl MirrorClient {
         }
     }
 
-    /// Adds a received update to the backlogs of the mirrors that lack it.
-    pub(in crate::server::remote::mirrors) fn enqueue(&mut self, from: DcId, changes: Changes<'_>) {
+    /// Adds a received update to the backlogs of the mirrors that lack it. Returns whether there are any.
+    pub(in crate::server::remote::mirrors) fn enqueue(
+        &mut self,
+        from: DcId,
+        changes: Changes<'_>,
+    ) -> bool {
         let parameters = self.sources.local().len();
-        for peer in self.peers.values_mut() {
+        let mut enqueued = false;
+        for to in &self.neighbours {
+            let Some(peer) = self.peers.get_mut(to) else { continue };
             let Some(rebuild) = &mut peer.rebuild else { continue };
             let Some(route) = &mut peer.route else { continue };
             match rebuild.rest.unforked.contains(&from) {
                 true if self.closed => route.outbox.enqueue(changes, false),
                 true => rebuild.backlog.enqueue(changes, parameters),
-                false => {}
+                false => continue,
             }
+            enqueued = true;
         }
+        enqueued
     }
 
     /// Moves the unsent backlogs to the residuals, for the drain.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::codec::Changes;
 use crate::persist;
+use crate::server::blocks::Laggard;
 use crate::server::error::PeerError;
 use crate::server::stats::BrakeStats;
 use crate::store::{ShardRows, ShardStore};
@@ -20,6 +21,10 @@ use mirror::{Awaited, Mirror};
 #[derive(Debug)]
 pub(super) struct MirrorServer {
     mirrors: BTreeMap<DcId, Mirror>,
+    /// The neighbours in the overlay, ascending. Reads wait for no other mirror.
+    neighbours: Vec<DcId>,
+    /// A mirror whose updates have not ended.
+    ends: Laggard,
     barrier_deadline: Duration,
     mirror_clock_deadline: Duration,
     on_partition: OnPartition,
@@ -37,8 +42,13 @@ impl MirrorServer {
         [barrier_deadline, mirror_clock_deadline]: [Duration; 2],
         on_partition: OnPartition,
     ) -> Self {
+        let mirrors: BTreeMap<DcId, Mirror> =
+            mirrors.map(|(dc, neighbour)| (dc, Mirror::new(neighbour))).collect();
+        let neighbours = mirrors.iter().filter(|(_, mirror)| mirror.neighbour);
         Self {
-            mirrors: mirrors.map(|(dc, neighbour)| (dc, Mirror::new(neighbour))).collect(),
+            neighbours: neighbours.map(|(dc, _)| *dc).collect(),
+            ends: Laggard::default(),
+            mirrors,
             barrier_deadline,
             mirror_clock_deadline,
             on_partition,
@@ -284,9 +294,10 @@ impl MirrorServer {
     }
 
     /// Whether all active mirrors have ended their updates, and all of these were applied.
-    pub(super) fn all_ended(&self) -> bool {
-        let mut present = self.mirrors.values().filter(|mirror| !mirror.inactive);
-        present.all(|mirror| mirror.end.is_some_and(|end| mirror.applied >= end))
+    pub(super) fn all_ended(&mut self) -> bool {
+        self.ends.all(&self.mirrors, |mirror| {
+            mirror.inactive || mirror.end.is_some_and(|end| mirror.applied >= end)
+        })
     }
 
     /// Whether a read of `rows` by a worker at `clock` may be answered, which has `waited` for announced parameters.
@@ -302,18 +313,16 @@ impl MirrorServer {
         layout: &ShardLayout,
     ) -> Gate {
         let pauses = self.on_partition == OnPartition::Pause;
-        let mut disconnected = self
-            .mirrors
-            .iter()
-            .filter(|(_, mirror)| mirror.disconnected && mirror.neighbour && !mirror.inactive);
+        let mut disconnected =
+            self.neighbours().filter(|(_, mirror)| mirror.disconnected && !mirror.inactive);
 
-        if let Some((&from, _)) = disconnected.next().filter(|_| pauses) {
+        if let Some((from, _)) = disconnected.next().filter(|_| pauses) {
             return Gate::Closed(WaitReason::MirrorClock { from });
         }
         if let Some(staleness) = staleness {
-            let counted = self.mirrors.iter().filter(|(_, mirror)| mirror.counts());
+            let counted = self.neighbours().filter(|(_, mirror)| mirror.counts());
             let slowest = counted.min_by_key(|(_, mirror)| mirror.counted());
-            if let Some((&from, mirror)) = slowest
+            if let Some((from, mirror)) = slowest
                 && clock.next().ahead_of(mirror.counted()) > staleness.0.max(1)
             {
                 return Gate::Closed(WaitReason::MirrorClock { from });
@@ -365,12 +374,15 @@ impl MirrorServer {
         announced_since: Option<Instant>,
     ) -> Option<Instant> {
         let pauses = self.on_partition == OnPartition::Pause;
-        let mirrors = self.mirrors.values().filter(|mirror| !(pauses && mirror.disconnected));
+        let waits = waiting_since.is_some();
+        let mirrors = self.neighbours().filter(|(_, mirror)| !(pauses && mirror.disconnected));
         let silent = mirrors
-            .filter_map(|mirror| mirror.silent_at(waiting_since, self.mirror_clock_deadline));
+            .take_while(|_| waits)
+            .filter_map(|(_, mirror)| mirror.silent_at(waiting_since, self.mirror_clock_deadline));
         let announced = self
             .mirrors
             .values()
+            .take_while(|_| self.announced > 0)
             .filter(|mirror| !mirror.announced.is_empty())
             .filter_map(|mirror| mirror.deadlines.front().copied());
         let read = announced_since.map(|since| since + self.barrier_deadline);
@@ -379,6 +391,11 @@ impl MirrorServer {
 
     pub(super) fn stats(&self) -> BrakeStats {
         self.stats
+    }
+
+    /// The neighbours in the overlay, ascending.
+    fn neighbours(&self) -> impl Iterator<Item = (DcId, &Mirror)> {
+        self.neighbours.iter().map(|dc| (*dc, &self.mirrors[dc]))
     }
 
     /// The last frame of a mirror that was applied.
@@ -439,6 +456,8 @@ persist! {
         fn walk(
             Self {
                 mirrors,
+                neighbours: _,
+                ends: _,
                 barrier_deadline: _,
                 mirror_clock_deadline: _,
                 on_partition: _,

@@ -14,7 +14,7 @@ use gaia_core::significance::{
     Measure, Parameters, Scratch, Selection, TableCriteria, Take, rms, select,
 };
 use gaia_core::sync::Function;
-use gaia_core::types::Seed;
+use gaia_core::types::{Numbers, Seed};
 use rand::RngExt;
 use rand_distr::StandardNormal;
 use rows::{Rows, seconds};
@@ -106,7 +106,7 @@ fn report(
             }),
         );
         shared.fill(0.0);
-        let parameters = Parameters { values, local, shared };
+        let parameters = Parameters { values, local, shared: Numbers::Plain(shared) };
         selects.push(
             1e3 * seconds(|| {
                 select(&parameters, &criteria, take, round as u64, &mut scratch, &mut selection);

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "hostile/allocations.rs"]
+mod allocations;
 mod runs;
 
+use allocations::peak_of;
 use gaia_driver::Outcome;
 use runs::run;
 
@@ -237,4 +240,34 @@ fn machines_cost_their_price_for_as_long_as_they_train() {
     let expected = 2.0 * machines * summary.time_s / 3600.0;
     assert!((summary.machine_cost_usd - expected).abs() < 1e-9 * expected, "{summary:?}");
     assert_eq!(summary.time_s, free.summary.time_s);
+}
+
+/// A server has a sum of what it has sent for each of its links, here 29 and more of 100 000 parameters. A data center
+/// changes one in a hundred of them.
+#[test]
+fn many_data_centers_hold_memory_for_what_their_links_have_carried() {
+    let (count, hubs) = (150, 5);
+    let name = |dc: usize| format!("'dc{dc}'");
+    let data_centers = (0..count).map(|dc| format!("{{name = {}}}", name(dc)));
+    let data_centers = data_centers.collect::<Vec<_>>().join(",");
+    let groups = (0..hubs).map(|hub| {
+        let members: Vec<String> = (hub..count).step_by(hubs).map(name).collect();
+        format!("{{hub = {}, members = [{}]}}", name(hub), members.join(","))
+    });
+    let groups = groups.collect::<Vec<_>>().join(",");
+    let topology = format!(
+        "topology={{name = 't', wan = {{bandwidth = '100 Mbit/s', rtt = '50 ms'}}, \
+         data_center = [{data_centers}], group = [{groups}]}}"
+    );
+    let app = "app={kind = 'matrix-factorization', rank = 10, data = {synthetic = \
+               {users = 300, items = 9700, ratings = 7500, rank = 2}}}";
+    let stop = "stop={clocks = 3}";
+    let settings =
+        [app, &topology, &remote("model = 'asp', overlay = 'groups'"), stop, "evaluate.every=100"];
+
+    let (outcome, most) = peak_of(|| run(&settings));
+    assert!(outcome.summary.copies_equal);
+    let links = count * (count / hubs - 1) + hubs * (hubs - 1);
+    let sums = links * 4 * 100_000;
+    assert!(most < sums / 2, "{} MB were held, and {} MB of sums", most >> 20, sums >> 20);
 }

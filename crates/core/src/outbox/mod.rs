@@ -17,7 +17,7 @@ use crate::persist;
 use crate::significance::{Scratch, Take};
 use crate::store::Touched;
 use crate::sync::ValueFormat;
-use crate::types::Clock;
+use crate::types::{Clock, Paged};
 
 /// Updates cut from an outbox for one frame.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +61,7 @@ impl Batch {
     /// If the codec would fill the holes between the indexes with zeros, the residuals of the holes are added to the
     /// batch. They cost nothing there, and the receiver would mistake the zero of an announced parameter for its
     /// update. Returns whether holes were filled.
-    fn leave(&mut self, source: &[f32], shared: &mut [f32], format: ValueFormat) -> bool {
+    fn leave(&mut self, source: &[f32], shared: &mut Paged, format: ValueFormat) -> bool {
         let filled = fills_holes(&self.indexes, format);
         if filled {
             self.fill_holes(source, shared);
@@ -69,25 +69,25 @@ impl Batch {
         quantise(&mut self.values, format);
         for (index, sent) in self.indexes.iter().zip(&self.values) {
             let place = *index as usize;
-            shared[place] = match format {
+            let carried = match format {
                 ValueFormat::F32 => source[place],
-                _ => shared[place] + sent,
+                _ => shared.get(place) + sent,
             };
+            shared.set(place, carried);
         }
         filled
     }
 
     /// Adds all residuals between the first and the last index.
-    fn fill_holes(&mut self, source: &[f32], shared: &[f32]) {
+    fn fill_holes(&mut self, source: &[f32], shared: &Paged) {
         let (Some(&first), Some(&last)) = (self.indexes.first(), self.indexes.last()) else {
             return;
         };
-        let span = first as usize..last as usize + 1;
-        let residuals = source[span.clone()].iter().zip(&shared[span]);
         self.indexes.clear();
         self.indexes.extend(first..=last);
         self.values.clear();
-        self.values.extend(residuals.map(|(source, shared)| source - shared));
+        let span = first as usize..last as usize + 1;
+        self.values.extend(span.map(|place| source[place] - shared.get(place)));
     }
 }
 
@@ -164,7 +164,7 @@ impl Outbox {
 
     /// An outbox of the same kind for a link on which `shared` of the source was sent.
     #[must_use]
-    pub fn sharing(&self, shared: Vec<f32>) -> Self {
+    pub fn sharing(&self, shared: Paged) -> Self {
         match self {
             Self::Sweep(_) => Self::Sweep(Sweep::sharing(shared)),
             Self::Ranked(_) => Self::Ranked(Ranked::sharing(shared)),
@@ -198,7 +198,7 @@ impl Outbox {
     }
 
     /// The sum of what was sent on the link, per parameter.
-    pub fn shared(&self) -> &[f32] {
+    pub fn shared(&self) -> &Paged {
         match self {
             Self::Sweep(sweep) => sweep.shared(),
             Self::Ranked(ranked) => ranked.shared(),
@@ -259,9 +259,9 @@ mod tests {
     #[test]
     fn what_is_owed_after_the_end_of_updates_stays_at_home() {
         let source = [1.0, 2.0];
-        let mut outbox = Outbox::Sweep(Sweep::new(2)).sharing(source.to_vec());
+        let mut outbox = Outbox::Sweep(Sweep::new(2)).sharing(source.to_vec().into());
         outbox.close();
         outbox.enqueue(Changes::Dense { start: 1, values: &[3.0] }, false);
-        assert_eq!((outbox.waiting(), outbox.shared()), (0, &[1.0, -1.0][..]));
+        assert_eq!((outbox.waiting(), outbox.shared().to_vec()), (0, vec![1.0, -1.0]));
     }
 }

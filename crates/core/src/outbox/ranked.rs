@@ -10,13 +10,13 @@ use crate::codec::Changes;
 use crate::persist;
 use crate::significance::{Measure, Parameters, Scratch, Selection, TableCriteria, Take, select};
 use crate::sync::ValueFormat;
-use crate::types::{Clock, Content};
+use crate::types::{Clock, Content, Numbers, Paged};
 
 /// The ranking of one link's residuals.
 #[derive(Clone, Debug)]
 pub struct Ranked {
     /// The sum of what was sent on the link, per parameter.
-    shared: Vec<f32>,
+    shared: Paged,
     ranking: Selection,
     /// The number of entries of the ranking that were sent.
     taken: usize,
@@ -43,11 +43,11 @@ pub struct Residuals<'a> {
 impl Ranked {
     /// An outbox for a shard of `parameters`, of a link on which nothing was sent.
     pub fn new(parameters: usize) -> Self {
-        Self::sharing(vec![0.0; parameters])
+        Self::sharing(Paged::zeros(parameters))
     }
 
     /// An outbox of a link on which `shared` was sent.
-    pub fn sharing(shared: Vec<f32>) -> Self {
+    pub fn sharing(shared: Paged) -> Self {
         Self {
             shared,
             ranking: Selection::default(),
@@ -68,8 +68,8 @@ impl Ranked {
         clock: Clock,
         scratch: &mut Scratch,
     ) {
-        let parameters =
-            Parameters { values: residuals.values, local: residuals.source, shared: &self.shared };
+        let shared = Numbers::Paged(&self.shared);
+        let parameters = Parameters { values: residuals.values, local: residuals.source, shared };
         select(&parameters, residuals.criteria, take, clock.0, scratch, &mut self.ranking);
         self.taken = 0;
         self.ranked = Some(clock);
@@ -96,8 +96,8 @@ impl Ranked {
         for &index in &self.chunk {
             let place = index as usize;
             let announced = self.announced.remove(&index);
-            if announced || source[place] != self.shared[place] {
-                batch.push(index, source[place], self.shared[place]);
+            if announced || source[place] != self.shared.get(place) {
+                batch.push(index, source[place], self.shared.get(place));
             }
         }
 
@@ -148,7 +148,7 @@ impl Ranked {
 
     /// Adds changes that are not part of the source to the residuals. The next ranking includes them.
     pub fn enqueue(&mut self, changes: Changes<'_>) {
-        changes.for_each(|index, value| self.shared[index] -= value);
+        changes.for_each(|index, value| self.shared.set(index, self.shared.get(index) - value));
     }
 
     /// The number of ranked or announced parameters that were not sent.
@@ -157,7 +157,7 @@ impl Ranked {
     }
 
     /// The sum of what was sent on the link, per parameter.
-    pub fn shared(&self) -> &[f32] {
+    pub fn shared(&self) -> &Paged {
         &self.shared
     }
 }
@@ -166,7 +166,7 @@ persist! {
     impl Persist<()> for Ranked {
         fn walk(Self { shared, ranking, taken, owed, announced, ranked, chunk: _ }, walk, ()) {
             let Selection { indexes, hard, .. } = ranking;
-            walk.tensor("shared", Content::Changes, shared)?;
+            walk.flatten(shared, ("shared", Content::Changes))?;
             let parameters = shared.len();
             let within = |index: &u32| (*index as usize) < parameters;
 

@@ -10,13 +10,13 @@ use crate::codec::Changes;
 use crate::persist;
 use crate::store::Touched;
 use crate::sync::ValueFormat;
-use crate::types::{Clock, Content};
+use crate::types::{Clock, Content, Paged};
 
 /// The marked parameters of one link, and the position of the sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// The sum of what was sent on the link, per parameter.
-    shared: Vec<f32>,
+    shared: Paged,
     marked: Touched,
     /// Marked parameters that were announced to the receiver.
     announced: Touched,
@@ -30,11 +30,11 @@ pub struct Sweep {
 impl Sweep {
     /// An outbox for a shard of `parameters`, of a link on which nothing was sent.
     pub fn new(parameters: usize) -> Self {
-        Self::sharing(vec![0.0; parameters])
+        Self::sharing(Paged::zeros(parameters))
     }
 
     /// An outbox of a link on which `shared` was sent.
-    pub fn sharing(shared: Vec<f32>) -> Self {
+    pub fn sharing(shared: Paged) -> Self {
         let parameters = shared.len();
         Self {
             shared,
@@ -118,7 +118,7 @@ impl Sweep {
     /// Adds changes that are not part of the source to the residuals, and marks them if `leaves`.
     pub fn enqueue(&mut self, changes: Changes<'_>, leaves: bool) {
         changes.for_each(|index, value| {
-            self.shared[index] -= value;
+            self.shared.set(index, self.shared.get(index) - value);
             if leaves {
                 self.marked.insert(index);
             }
@@ -138,7 +138,7 @@ impl Sweep {
     }
 
     /// The sum of what was sent on the link, per parameter.
-    pub fn shared(&self) -> &[f32] {
+    pub fn shared(&self) -> &Paged {
         &self.shared
     }
 
@@ -146,7 +146,7 @@ impl Sweep {
     fn cut(&self, start: usize, most: usize, source: &[f32], batch: &mut Batch) -> usize {
         let parameters = self.shared.len();
         for index in self.marked.iter_range(start..parameters).take(most) {
-            batch.push(index as u32, source[index], self.shared[index]);
+            batch.push(index as u32, source[index], self.shared.get(index));
         }
         match batch.indexes.last() {
             Some(last) if batch.indexes.len() == most => *last as usize + 1,
@@ -158,7 +158,7 @@ impl Sweep {
 persist! {
     impl Persist<()> for Sweep {
         fn walk(Self { shared, marked, announced, cursor, passed, rounds }, walk, ()) {
-            walk.tensor("shared", Content::Changes, shared)?;
+            walk.flatten(shared, ("shared", Content::Changes))?;
             let parameters = shared.len();
             walk.flatten(marked, ("marked", parameters))?;
             walk.flatten(announced, ("announced", parameters))?;

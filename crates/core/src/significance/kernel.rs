@@ -25,6 +25,8 @@ pub(super) struct Memory {
     ratios: Vec<f32>,
     above: Above,
     passed: Passed,
+    /// What a link has carried, where it does not lie in one piece.
+    shared: Vec<f32>,
 }
 
 /// One pass from `start` to the end of the shard, then from its beginning to `start`.
@@ -112,11 +114,11 @@ impl<F: Significance> Blocks<'_, F> {
         block: Range<usize>,
         least: i32,
     ) {
-        let Memory { residuals, ratios, above, .. } = &mut *self.memory;
+        let Memory { residuals, ratios, above, shared, .. } = &mut *self.memory;
         let residuals = &mut residuals[..block.len()];
         let ratios = &mut ratios[..block.len()];
         let local = &self.parameters.local[block.clone()];
-        let shared = &self.parameters.shared[block.clone()];
+        let shared = self.parameters.shared.range(block.clone(), shared);
         for ((residual, local), shared) in residuals.iter_mut().zip(local).zip(shared) {
             *residual = local - shared;
         }
@@ -134,11 +136,11 @@ impl<F: Significance> Blocks<'_, F> {
         screen: Screen,
         least: i32,
     ) {
-        let Memory { ratios, above, passed, .. } = &mut *self.memory;
+        let Memory { ratios, above, passed, shared, .. } = &mut *self.memory;
         let columns = Block {
             values: &self.parameters.values[block.clone()],
             local: &self.parameters.local[block.clone()],
-            shared: &self.parameters.shared[block.clone()],
+            shared: self.parameters.shared.range(block.clone(), shared),
             first: block.start as u32,
         };
         passed.keep(level, columns, screen);

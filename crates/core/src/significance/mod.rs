@@ -24,6 +24,7 @@ pub use norm::rms;
 use std::ops::Range;
 
 use crate::sync::Function;
+use crate::types::Numbers;
 use kernel::{Blocks, Collect, Count, Memory, Scan};
 use order::{Cut, DUST_BUCKET, Found, HARD_BUCKET, lowest_bucket};
 use simd::Level;
@@ -42,7 +43,7 @@ pub struct Parameters<'a> {
     /// The sum of all local updates so far.
     pub local: &'a [f32],
     /// The sum of all updates that were sent on the link so far. The residual is `local - shared`.
-    pub shared: &'a [f32],
+    pub shared: Numbers<'a>,
 }
 
 /// How the significance of one table's residuals is computed.

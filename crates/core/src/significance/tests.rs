@@ -17,7 +17,11 @@ impl Shard {
     }
 
     fn parameters(&self) -> Parameters<'_> {
-        Parameters { values: &self.values, local: &self.local, shared: &self.shared }
+        Parameters {
+            values: &self.values,
+            local: &self.local,
+            shared: Numbers::Plain(&self.shared),
+        }
     }
 
     fn select(&self, criteria: &[TableCriteria], take: Take, turn: u64) -> Selection {

@@ -31,7 +31,7 @@ use crate::server::stats::LinkStats;
 use crate::significance::{Parameters, Scratch, Selection, Take, select};
 use crate::store::{ShardStore, Touched};
 use crate::sync::{AspConfig, Brake, Policy, ValueFormat};
-use crate::types::{Clock, Content, DcId, Instant, ServerId, ShardLayout, Tightness};
+use crate::types::{Clock, Content, DcId, Instant, Numbers, ServerId, ShardLayout, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk, encode_control};
 
 use budget::{Budget, entries_in, update_bytes};
@@ -126,7 +126,8 @@ impl MirrorClient {
             let clique = cliques.iter().position(|members| members.contains(to));
             let route = clique.map(|clique| {
                 let forwarded = (cliques.len() > 1).then(|| Touched::none(parameters));
-                Route::new(clique, outbox(parameters), Budget::new(update_bytes(format)), forwarded)
+                let budget = Budget::new(update_bytes(format));
+                Box::new(Route::new(clique, outbox(parameters), budget, forwarded))
             });
             (*to, Peer::new(route, RateEstimate::new(link.bandwidth)))
         });
@@ -189,7 +190,8 @@ impl MirrorClient {
                 let local = self.sources.local();
                 let factor = facts.learning_rate_factor;
                 filter.on_clock(clock, factor, 1.0, local, store);
-                let parameters = Parameters { values: store.values(), local, shared: released };
+                let shared = Numbers::Plain(released);
+                let parameters = Parameters { values: store.values(), local, shared };
                 let scratch = &mut self.scratch;
                 select(&parameters, filter.criteria(), Take::Hard, clock.0, scratch, ranking);
                 let mut significant = Touched::none(local.len());
@@ -427,7 +429,7 @@ impl MirrorClient {
 
         for to in &self.neighbours {
             let Some(peer) = self.peers.get_mut(to) else { continue };
-            let ranks = |route: &&mut Route| route.clique == clique && !route.waits;
+            let ranks = |route: &&mut Box<Route>| route.clique == clique && !route.waits;
             let Some(route) = peer.route.as_mut().filter(ranks) else { continue };
             let take = match occasion {
                 Occasion::Forward if route.outbox.waiting() == 0 => Take::Hard,

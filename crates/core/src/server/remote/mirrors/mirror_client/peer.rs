@@ -12,14 +12,16 @@ use crate::outbox::Outbox;
 use crate::persist;
 use crate::server::stats::LinkStats;
 use crate::store::Touched;
-use crate::types::{Clock, DcId};
+use crate::types::{Clock, DcId, Paged};
 use crate::wire::ControlMessage;
 
 /// One mirror, and the link to it.
+///
+/// Where there are many data centers most have no route to each other, so that what few of them have is boxed.
 #[derive(Debug)]
 pub(super) struct Peer {
     /// The route of updates to the mirror. `None` if hubs forward them.
-    pub(super) route: Option<Route>,
+    pub(super) route: Option<Box<Route>>,
     pub(super) control: VecDeque<ControlMessage>,
     /// The last sequence number sent in the data lane.
     pub(super) sequence: u64,
@@ -30,7 +32,7 @@ pub(super) struct Peer {
     /// incarnations are out of date.
     pub(super) met: u64,
     /// The state of the rebuild if the mirror takes its copy from this server.
-    pub(super) rebuild: Option<Rebuild>,
+    pub(super) rebuild: Option<Box<Rebuild>>,
     /// Mirrors, each with its incarnation, whose links continue from what was sent on this link so far.
     pub(super) forks: VecDeque<(DcId, u64)>,
     /// The answer to the mirror's link report. It is sent after the updates that the mirror has missed.
@@ -69,7 +71,7 @@ pub(super) struct Route {
 
 impl Peer {
     /// A mirror to which nothing was sent.
-    pub(super) fn new(route: Option<Route>, rate: RateEstimate) -> Self {
+    pub(super) fn new(route: Option<Box<Route>>, rate: RateEstimate) -> Self {
         Self {
             route,
             control: VecDeque::new(),
@@ -99,7 +101,7 @@ impl Peer {
         self.reset();
         (self.incarnation, self.rebuild) = (incarnation, None);
         if let Some(route) = &mut self.route {
-            route.outbox = route.outbox.sharing(vec![0.0; parameters]);
+            route.outbox = route.outbox.sharing(Paged::zeros(parameters));
             (route.waits, route.reported) = (true, Clock::ZERO);
         }
     }
@@ -111,7 +113,7 @@ impl Peer {
     /// be lost.
     pub(super) fn takes_updates(&self) -> bool {
         self.route.as_ref().is_some_and(|route| !route.waits)
-            && self.rebuild.as_ref().is_none_or(Rebuild::is_asked_for)
+            && self.rebuild.as_ref().is_none_or(|rebuild| rebuild.is_asked_for())
     }
 
     /// The mirror clock: queues a report of the latest clock of which all significant updates were sent, if there is
@@ -160,7 +162,7 @@ persist! {
             walk.record("announcements", announcements)?;
             walk.record("incarnation", incarnation)?;
             walk.record("met", met)?;
-            let fresh = || Some(Rebuild::none());
+            let fresh = || Some(Box::new(Rebuild::none()));
             walk.option("rebuild", rebuild, fresh, |one, walk| walk.flatten(one, parameters))?;
             walk.record("forks", forks)?;
             walk.record("catch_up", catch_up)?;

@@ -109,13 +109,13 @@ impl MirrorClient {
         let Some(route) = &mut peer.route else { return };
 
         let carried = route.outbox.shared().to_vec();
-        (route.outbox, route.waits) = (route.outbox.sharing(shared), false);
+        (route.outbox, route.waits) = (route.outbox.sharing(shared.into()), false);
         let copying = Some(Copying::new(clock, values, steps));
         let rest = Rest { unforked, ..Rest::default() };
         let backlog = CatchUpBacklog::default();
 
         (peer.incarnation, peer.rebuild) =
-            (incarnation, Some(Rebuild { copying, carried, backlog, rest }));
+            (incarnation, Some(Box::new(Rebuild { copying, carried, backlog, rest })));
     }
 
     /// If gradients are sent: the step of the current clock, which the copy includes and links do not, and the step
@@ -160,7 +160,7 @@ impl MirrorClient {
 
         let Some(route) = &mut peer.route else { return };
         let carried = std::mem::replace(&mut route.outbox, outbox);
-        route.has_carried(carried.shared(), !self.closed);
+        route.has_carried(&carried.shared().to_vec(), !self.closed);
         (route.ranked, route.waits) = (ranked, false);
 
         if reported > route.reported {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::codec::Changes;
 use crate::persist;
-use crate::types::Content;
+use crate::types::{Content, Paged};
 
 /// The sums of changes, per parameter.
 #[derive(Debug)]
@@ -92,10 +92,12 @@ impl Sources {
     }
 
     /// The residual of a link on which `shared` was sent, as the change that it makes in the end.
-    pub(super) fn residual(&self, clique: usize, shared: &[f32], range: Range<usize>) -> Vec<f32> {
-        let source = &self.of(clique)[range.clone()];
+    pub(super) fn residual(&self, clique: usize, shared: &Paged, range: Range<usize>) -> Vec<f32> {
+        let mut memory = Vec::new();
+        let shared = shared.range(range.clone(), &mut memory);
+        let source = &self.of(clique)[range];
         let effect = 1.0 / self.scale();
-        source.iter().zip(&shared[range]).map(|(own, sent)| effect * (own - sent)).collect()
+        source.iter().zip(shared).map(|(own, sent)| effect * (own - sent)).collect()
     }
 
     /// The ratio of what is sent to the change that it makes in the end: `1 − m` if gradients are sent, 1 otherwise.
@@ -153,6 +155,6 @@ mod tests {
             sources.on_clock();
             assert_eq!(sources.of(0), [sum]);
         }
-        assert_eq!(sources.residual(0, &[0.0], 0..1), [sum / (1.0 - momentum)]);
+        assert_eq!(sources.residual(0, &Paged::zeros(1), 0..1), [sum / (1.0 - momentum)]);
     }
 }

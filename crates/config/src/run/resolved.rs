@@ -16,7 +16,7 @@ use gaia_core::sync::{
     AspConfig, BspConfig, LocalStepsConfig, LocalSync, OutlierConfig, RemoteSync, SspConfig,
     TapConfig,
 };
-use gaia_core::topology::{Deployment, Topology};
+use gaia_core::topology::{Deployment, Topology, WanLink};
 use gaia_core::types::{Bandwidth, DcId, DurationSetting, Seed};
 use gaia_ml::apps::AppConfig;
 
@@ -79,6 +79,9 @@ struct ResolvedTopology<'p> {
     #[serde(skip_serializing_if = "Option::is_none")]
     coordinator_address: Option<String>,
     data_center: Vec<ResolvedDataCenter<'p>>,
+    /// The figures of links that are not listed. `None` if all are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wan: Option<ResolvedWan>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     link: Vec<ResolvedLink<'p>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -116,13 +119,20 @@ struct ResolvedLink<'p> {
     from: &'p str,
     to: &'p str,
     symmetric: bool,
+    #[serde(flatten)]
+    figures: ResolvedWan,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dedicated: bool,
+}
+
+/// The figures of a link, or of all links that are not listed.
+#[derive(Serialize)]
+struct ResolvedWan {
     bandwidth: String,
     rtt: String,
     price: String,
     loss: f64,
     queue: String,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    dedicated: bool,
 }
 
 impl Plan {
@@ -235,19 +245,25 @@ impl<'p> ResolvedTopology<'p> {
                     .collect(),
             })
             .collect();
+        // A thousand data centers have a million links. Most are as the first one where the file gave one figure for all.
+        let usual = topology.links.first().filter(|_| topology.links.len() > LISTED_MAX);
+        let is_dedicated = |link: &WanLink| deployment.dedicated.contains(&(link.from, link.to));
+        let is_usual = |link: &WanLink| {
+            usual.is_some_and(|usual| {
+                let (from, to) = (link.from, link.to);
+                !is_dedicated(link) && *link == WanLink { from, to, ..usual.clone() }
+            })
+        };
         let link = topology
             .links
             .iter()
+            .filter(|link| !is_usual(link))
             .map(|link| ResolvedLink {
                 from: &topology.dc(link.from).name,
                 to: &topology.dc(link.to).name,
                 symmetric: false,
-                bandwidth: bandwidth(unscaled(link.bandwidth, scale)),
-                rtt: time(link.rtt),
-                price: link.price.to_string(),
-                loss: link.loss,
-                queue: exact(link.queue, format!("{} B", link.queue.0)),
-                dedicated: deployment.dedicated.contains(&(link.from, link.to)),
+                figures: ResolvedWan::of(link, scale),
+                dedicated: is_dedicated(link),
             })
             .collect();
         let name_of = |dc: &DcId| topology.dc(*dc).name.as_str();
@@ -266,8 +282,22 @@ impl<'p> ResolvedTopology<'p> {
             lan_tls: deployment.lan_tls,
             coordinator_address: deployment.coordinator.as_ref().map(ToString::to_string),
             data_center,
+            wan: usual.map(|usual| ResolvedWan::of(usual, scale)),
             link,
             group,
+        }
+    }
+}
+
+impl ResolvedWan {
+    /// The figures of a link whose bandwidth was multiplied by `scale`.
+    fn of(link: &WanLink, scale: f64) -> Self {
+        Self {
+            bandwidth: bandwidth(unscaled(link.bandwidth, scale)),
+            rtt: time(link.rtt),
+            price: link.price.to_string(),
+            loss: link.loss,
+            queue: exact(link.queue, format!("{} B", link.queue.0)),
         }
     }
 }
@@ -313,11 +343,39 @@ const HEADER: &str =
 const HEADER_WITHOUT_APP: &str =
     "# Everything that determined this run but its application, which was handed in from code.\n\n";
 
+/// The largest number of links that are all listed: those of 64 data centers.
+const LISTED_MAX: usize = 64 * 63;
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::RunFile;
+
+    #[test]
+    fn of_very_many_links_those_that_are_unlike_the_first_are_listed() {
+        let names: Vec<String> = (0..70).map(|dc| format!("dc{dc}")).collect();
+        let data_centers =
+            names.iter().map(|name| format!("[[topology.data_center]]\nname = {name:?}\n"));
+        let text = format!(
+            "name = \"r\"\ndriver = \"simulated\"\n[app]\nkind = \"matrix-factorization\"\n\
+             data.synthetic = {{ users = 70, items = 10, ratings = 700, rank = 2 }}\n\
+             [sync.local]\nmodel = \"bsp\"\n[sync.remote]\nmodel = \"bsp\"\n\
+             [compute]\nexamples_per_second = 1.0\n[stop]\nclocks = 1\n\
+             [topology]\nname = \"t\"\nbandwidth_scale = 0.3\n\
+             wan.bandwidth = \"10 Mbit/s\"\nwan.rtt = \"7 ms\"\n{}\
+             [[topology.link]]\nfrom = \"dc1\"\nto = \"dc2\"\nrtt = \"9 ms\"\n\
+             [[topology.link]]\nfrom = \"dc3\"\nto = \"dc4\"\nsymmetric = false\ndedicated = true\n",
+            data_centers.collect::<String>()
+        );
+        let plan = RunFile::from_text("r", &text, &[]).unwrap().plan().unwrap();
+        let resolved = plan.to_toml();
+        assert_eq!(resolved.matches("[[topology.link]]").count(), 3);
+        let again = RunFile::from_text("again", &resolved, &[]).unwrap().plan().unwrap();
+        assert!(again.topology == plan.topology && again.deployment == plan.deployment);
+        assert_eq!(again.to_toml(), resolved);
+    }
 
     proptest! {
         #[test]

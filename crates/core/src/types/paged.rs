@@ -126,6 +126,10 @@ impl Paged {
             self.form = Form::Plain(self.to_vec());
             return;
         }
+        // There are many such vectors, so that doubling would cost more than it saves.
+        if numbers.capacity() - numbers.len() < PAGE {
+            numbers.reserve_exact((numbers.len() / 8).max(4 * PAGE));
+        }
         numbers.resize(numbers.len() + PAGE, 0.0);
         places[page] = (numbers.len() / PAGE) as u32;
     }

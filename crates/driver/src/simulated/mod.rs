@@ -34,18 +34,19 @@ use gaia_core::types::{Clock, DcId, Instant, NodeId, ServerId, WorkerId};
 use gaia_core::worker::WorkerOutput;
 use gaia_telemetry::Observer;
 
-/// An event that is scheduled for some time.
+/// An event that is scheduled for some time. Most are frames, of which a million may be on their way: what is larger is
+/// boxed.
 #[derive(Serialize, Deserialize)]
 enum Event {
     ToServer {
         server: ServerId,
         from: WorkerId,
-        message: WorkerMessage,
+        message: Box<WorkerMessage>,
     },
     ToWorker {
         worker: WorkerId,
         from: ServerId,
-        message: RowsRead,
+        message: Box<RowsRead>,
     },
     Frame {
         server: ServerId,
@@ -184,12 +185,12 @@ impl<'a> Simulation<'a> {
         match event {
             Event::ToServer { server, from, message } => {
                 let index = self.cluster.server_index(server);
-                self.cluster.servers[index].handle_worker(now, from, message);
+                self.cluster.servers[index].handle_worker(now, from, *message);
                 self.settle_server(server, None);
             }
             Event::ToWorker { worker, from, message } => {
                 let index = self.cluster.worker_index(worker);
-                self.cluster.workers[index].handle_rows(from.shard, message);
+                self.cluster.workers[index].handle_rows(from.shard, *message);
                 self.settle_worker(worker);
             }
             Event::Frame { server, from, lane, frame, packets } => {
@@ -248,6 +249,7 @@ impl<'a> Simulation<'a> {
                 ServerOutput::ToWorker { worker, message } => {
                     let (from, to) = (NodeId::Server(server), NodeId::Worker(worker));
                     let at = self.lan.send(self.now, from, to, message.lan_bytes());
+                    let message = Box::new(message);
                     self.events.push(at, Event::ToWorker { worker, from: server, message });
                 }
                 ServerOutput::ClockFinished { clock } => {
@@ -345,6 +347,7 @@ impl<'a> Simulation<'a> {
                     let bytes = message.lan_bytes(layout);
                     let (from, to) = (NodeId::Worker(worker), NodeId::Server(server));
                     let at = self.lan.send(self.now, from, to, bytes);
+                    let message = Box::new(message);
                     self.events.push(at, Event::ToServer { server, from: worker, message });
                 }
                 WorkerOutput::Compute => {

@@ -245,6 +245,7 @@ impl Drain {
         encode_bulk(&header, Changes::Dense { start, values }, ValueFormat::F32, &mut frame);
         if last {
             queue.pop_front();
+            queue.shrink_to_fit();
         }
         Some(Bytes::from(frame))
     }

@@ -352,6 +352,9 @@ impl MirrorClient {
         let peer = self.peers.get_mut(&to)?;
         let mut frame = Vec::new();
         encode_control(&peer.control.pop_front()?, &mut frame);
+        if peer.control.is_empty() {
+            peer.control.shrink_to_fit();
+        }
         let frame = Bytes::from(frame);
         peer.stats.control_bytes += frame.len() as u64;
         Some(frame)

@@ -9,6 +9,7 @@ mod drain;
 mod exchange;
 mod guard;
 mod hostile;
+mod hostile_worker;
 mod links_to_poll;
 mod local_steps;
 mod mirror_clock;

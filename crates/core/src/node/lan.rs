@@ -105,6 +105,9 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
     }
 
     let clock = reader.clock()?;
+    if !skips(Clock::ZERO, clock) {
+        return Err(LanError::PeerSentForeign { what: "clocks" });
+    }
     let tables = layout.model().table_ids();
     let message = if kind == READ {
         let mut rows = RowSet { tables: Vec::new() };
@@ -337,6 +340,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::types::limits::CLOCK_MAX;
     use crate::types::{ModelLayout, ShardId, TableLayout};
 
     fn layout(shards: usize) -> ShardLayout {
@@ -410,9 +414,15 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_goes_back_or_skips_more_clocks_than_a_run_has_is_refused() {
+    fn a_worker_that_goes_back_or_names_a_clock_that_no_run_reaches_is_refused() {
         let layout = layout(2);
-        for (clock, at) in [(8, 7), (8, u64::MAX), (0, 1 << 41)] {
+        let rows = ShardRows::checked(RowSet::all(layout.model()), &layout).unwrap();
+        let read = WorkerMessage::Read { clock: Clock(CLOCK_MAX + 1), rows };
+        assert!(!read.fits(&layout));
+        let decoded = decode_worker_message(&encode_worker_message(&read, &layout), &layout);
+        assert!(matches!(decoded, Err(LanError::PeerSentForeign { what: "clocks" })));
+
+        for (clock, at) in [(8, 7), (8, u64::MAX), (0, 1 << 41), (CLOCK_MAX, CLOCK_MAX + 1)] {
             let message = WorkerMessage::Update {
                 clock: Clock(clock),
                 at: Clock(at),

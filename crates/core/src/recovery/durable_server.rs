@@ -234,12 +234,34 @@ impl DurableServer {
             return Err(format!("{from} sent a message that does not fit this server"));
         };
 
-        match session.order_of(message, self.server.finished(from)) {
+        match self.order_of(from, message) {
             RequestOrder::Due | RequestOrder::AlreadyApplied => Ok(()),
-            RequestOrder::Repeated | RequestOrder::Early => {
+            order => {
                 let said = RequestSeq::of(message).unwrap_or_default();
-                Err(format!("{from} sent {said}, expected {}", session.next))
+                Err(format!("{from} sent {said}, expected {}: {order:?}", session.next))
             }
+        }
+    }
+
+    /// The position of a worker's message relative to the request that is due from it.
+    ///
+    /// # Panics
+    /// If the worker is not of this data center.
+    pub(super) fn order_of(&self, from: WorkerId, message: &WorkerMessage) -> RequestOrder {
+        let session = &self.worker_sessions[&from];
+        let order = session.order_of(message, self.server.finished(from));
+        let is_due = matches!(order, RequestOrder::Due | RequestOrder::AlreadyApplied);
+        match message {
+            WorkerMessage::Update { clock, at, .. } if is_due => {
+                if self.server.holds_read_of(from) {
+                    RequestOrder::Unanswered
+                } else if at != clock && !self.server.skips_clocks() {
+                    RequestOrder::Skipping
+                } else {
+                    order
+                }
+            }
+            _ => order,
         }
     }
 
@@ -261,14 +283,13 @@ impl DurableServer {
         message: WorkerMessage,
         effects: &mut Effects,
     ) {
-        let finished = self.server.finished(from);
-        let session = self.worker_sessions.get_mut(&from).expect("a worker of this data center");
-        let order = session.order_of(&message, finished);
+        let order = self.order_of(from, &message);
         assert!(
             matches!(order, RequestOrder::Due | RequestOrder::AlreadyApplied),
             "what is not due is no input: {order:?}"
         );
 
+        let session = self.worker_sessions.get_mut(&from).expect("a worker of this data center");
         let learned = session.accept(&message);
         let (is_reset, next, guessed) = (session.is_reset, session.next, session.guessed);
         if let Some(clock) = learned {

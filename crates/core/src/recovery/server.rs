@@ -52,8 +52,7 @@ impl RecoverableServer {
         from: WorkerId,
         message: WorkerMessage,
     ) -> RequestOrder {
-        let finished = self.server().finished(from);
-        let order = self.durable.worker_sessions[&from].order_of(&message, finished);
+        let order = self.durable.order_of(from, &message);
 
         match order {
             RequestOrder::Due | RequestOrder::AlreadyApplied => {
@@ -61,7 +60,7 @@ impl RecoverableServer {
             }
             // Its connection may have broken before the answer arrived.
             RequestOrder::Repeated => self.resend_answer(from),
-            RequestOrder::Early => {}
+            RequestOrder::Early | RequestOrder::Unanswered | RequestOrder::Skipping => {}
         }
 
         order

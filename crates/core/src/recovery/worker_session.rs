@@ -31,6 +31,10 @@ pub enum RequestOrder {
     AlreadyApplied,
     /// A request before it has not been received.
     Early,
+    /// It is an update of an iteration whose read is held back, which no correct worker can have run.
+    Unanswered,
+    /// It is an update that skips clocks, in a data center that ends no clock without all its workers.
+    Skipping,
 }
 
 /// A server's record of one worker.

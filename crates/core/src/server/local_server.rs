@@ -72,6 +72,11 @@ impl LocalServer {
         self.held.push(HeldRead { worker, clock, rows, waiting: None, held: Vec::new() });
     }
 
+    /// Whether a read of a worker is held back.
+    pub(super) fn holds_read_of(&self, worker: WorkerId) -> bool {
+        self.held.iter().any(|read| read.worker == worker)
+    }
+
     /// Discards a worker's read without a reply.
     pub(super) fn forget_read(&mut self, worker: WorkerId) {
         self.held.retain(|read| read.worker != worker);

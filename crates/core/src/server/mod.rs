@@ -381,6 +381,17 @@ impl Server {
         self.local.clocks()[usize::from(worker.index)]
     }
 
+    /// Whether a read of a worker is held back.
+    pub fn holds_read_of(&self, worker: WorkerId) -> bool {
+        self.local.holds_read_of(worker)
+    }
+
+    /// Whether workers of this data center can skip clocks that end without them: a clock ends once a quorum has finished
+    /// it.
+    pub fn skips_clocks(&self) -> bool {
+        self.local.skips_clocks()
+    }
+
     /// The values that are evaluated. For BSP, SSP and local steps these are the values that all data centers agree on,
     /// as far as this one has received them. For TAP and ASP they are this data center's copy.
     pub fn copy(&self) -> &[f32] {

@@ -28,6 +28,7 @@ use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
 use gaia_certificates::accepting;
 use gaia_core::types::NodeId;
+use gaia_core::types::limits::CLOCK_MAX;
 
 /// An authenticated peer of this run that may connect to this node.
 pub(in crate::real) struct ProvenCaller {
@@ -273,9 +274,12 @@ impl Admission {
     }
 }
 
-/// Checks that a node may connect here, and act for the worker that it names.
+/// Checks that a node may connect here, and act for the worker that it names, and that its next request is one of a run.
 fn may_call(callers: &BTreeSet<NodeId>, hello: &Hello) -> Result<(), String> {
-    let Hello { node, stand_in, .. } = hello;
+    let Hello { node, stand_in, next_requests, .. } = hello;
+    if let Some(next) = next_requests.filter(|next| next.clock.0 > CLOCK_MAX) {
+        return Err(format!("its next request is {next}, expected a clock of at most {CLOCK_MAX}"));
+    }
     for caller in std::iter::once(*node).chain(stand_in.map(NodeId::Worker)) {
         if !callers.contains(&caller) {
             return Err(format!("{caller} is not expected to connect to this node"));

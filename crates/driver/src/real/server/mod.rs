@@ -37,7 +37,7 @@ use crate::real::{Exit, HEARTBEAT, NearWorker, NodeConfig};
 use crate::server_stats::ServerStats;
 use gaia_core::coordinator::{ServerProcess, StandIns};
 use gaia_core::node::WorkerMessage;
-use gaia_core::recovery::{Output, RecoverableServer, RecoveringServer, RequestOrder};
+use gaia_core::recovery::{Output, RecoverableServer, RecoveringServer, RequestOrder, RequestSeq};
 use gaia_core::server::Server;
 use gaia_core::session::Incarnation;
 use gaia_core::topology::Address;
@@ -429,10 +429,18 @@ impl ServerNode {
     }
 
     fn on_worker(&mut self, worker: WorkerId, message: WorkerMessage) -> Result<(), RealError> {
-        match self.server.handle_worker(self.now(), worker, message) {
-            RequestOrder::Early => self.set_right(worker),
-            RequestOrder::Due | RequestOrder::Repeated | RequestOrder::AlreadyApplied => Ok(()),
-        }
+        let said = RequestSeq::of(&message);
+        let reason = match self.server.handle_worker(self.now(), worker, message) {
+            RequestOrder::Due | RequestOrder::Repeated | RequestOrder::AlreadyApplied => {
+                return Ok(());
+            }
+            RequestOrder::Early => "which is not due",
+            RequestOrder::Unanswered => "whose read has not been answered",
+            RequestOrder::Skipping => "which skips clocks, expected none",
+        };
+        let said = said.map_or_else(|| "a reset".into(), |said| said.to_string());
+        self.workers.on_refused(worker, &format!("it sent {said}, {reason}"));
+        self.set_right(worker)
     }
 
     fn on_mirror(&mut self, from: FromMirror) -> Result<(), RealError> {

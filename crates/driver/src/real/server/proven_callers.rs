@@ -146,16 +146,14 @@ mod tests {
     use crate::real::server::serve;
     use crate::real::test_run;
     use gaia_config::Plan;
-    use gaia_core::application::{Application, Names};
+    use gaia_core::application::Application;
     use gaia_core::coordinator::{ClusterCoordinator, FailureRules, TakeOver};
     use gaia_core::recovery::RequestSeq;
     use gaia_core::session::Incarnation;
     use gaia_core::topology::Address;
-    use gaia_core::types::{Instant, ServerId, ShardId};
+    use gaia_core::types::limits::CLOCK_MAX;
+    use gaia_core::types::{Clock, Instant, ServerId, ShardId};
     use gaia_core::wire::LanKind;
-    use gaia_ml::apps::{AppConfig, MatrixFactorization, RatingTotals};
-    use gaia_ml::divided::Divided;
-    use gaia_ml::examples::Ratings;
 
     const SERVER: ServerId = ServerId { dc: DcId(0), shard: ShardId(0) };
     const LOST: WorkerId = WorkerId { dc: DcId(0), index: 0 };
@@ -174,19 +172,7 @@ mod tests {
     impl Stage {
         async fn new() -> Self {
             let plan = test_run::plan();
-            let Some(AppConfig::MatrixFactorization(config)) = plan.app.clone() else {
-                unreachable!()
-            };
-            let ratings =
-                || Ratings { users: 1, items: 1, user: vec![0], item: vec![0], value: vec![1.0] };
-            let parts = vec![Arc::from([0]), Arc::from([])];
-            let application: Arc<dyn Application> = Arc::new(MatrixFactorization::new(
-                config,
-                Divided::new(ratings(), ratings(), parts),
-                &RatingTotals::of(&ratings()),
-                [Names::Numbers(vec![7]), Names::Numbers(vec![8])],
-                "one rating",
-            ));
+            let application = test_run::application(&plan);
 
             let folder = tempfile::tempdir().unwrap();
             let certificates = folder.path().join("certs");
@@ -281,6 +267,13 @@ mod tests {
         let itself = |hello| Hello { stand_in: Some(LOST), ..hello };
         let refused = call(&lost, server, &at, itself).await.map(drop).unwrap_err();
         assert!(matches!(refused, LinkFault::Refused(_)), "{refused}");
+        let next = RequestSeq { clock: Clock(CLOCK_MAX + 1), updates: true };
+        let ahead = |hello| Hello { next_requests: Some(next), ..hello };
+        let refused = call(&lost, server, &at, ahead).await.map(drop).unwrap_err();
+        assert!(
+            matches!(&refused, LinkFault::Refused(said) if said.contains("the update of clock")),
+            "{refused}"
+        );
         let far = WorkerId { dc: DcId(7), index: 0 };
         let afar = |hello| Hello { stand_in: Some(far), ..hello };
         let refused = call(&lost, server, &at, afar).await.map(drop).unwrap_err();

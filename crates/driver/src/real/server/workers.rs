@@ -11,6 +11,7 @@ use tracing::info;
 use crate::digest::digest_of_sparse;
 use crate::real::connections::channel::{Channel, Parcel, Reader};
 use crate::real::connections::message::{Answer, encode_copy, encode_copy_rows, pack};
+use crate::real::connections::throttle::LogThrottle;
 use crate::real::error::ChannelError;
 use crate::real::node::context::NodeContext;
 use crate::real::{FromNear, NearWorker, NextRequests};
@@ -34,6 +35,8 @@ pub(in crate::real) struct Workers {
     sender: Sender<FromWorker>,
     /// The number of connections so far.
     connections: u64,
+    /// Of connections that ended or were closed: a worker reconnects at once, as often as it likes.
+    lines: LogThrottle,
     /// Ends with this value.
     reading: JoinSet<()>,
 }
@@ -100,6 +103,7 @@ impl Workers {
             incoming,
             sender,
             connections: 0,
+            lines: LogThrottle::default(),
             reading: JoinSet::new(),
         };
 
@@ -182,8 +186,7 @@ impl Workers {
                 Ok(Sent::Message(message)) => return (worker, message),
                 Ok(Sent::CopyRows(rows)) => self.on_copy_rows(worker, rows),
                 Err(reason) => {
-                    let node = self.context.run_context.name(NodeId::Worker(worker));
-                    info!("{} has lost the connection to {node}: {reason}", self.context.name());
+                    self.log(worker, "has lost", &reason);
                     self.part(worker);
                 }
             }
@@ -199,6 +202,19 @@ impl Workers {
             None => return,
         }
         self.context.on_lost(NodeId::Worker(worker));
+    }
+
+    /// Logs why a request of a worker is refused. The caller closes its connection.
+    pub(in crate::real) fn on_refused(&self, worker: WorkerId, reason: &str) {
+        self.log(worker, "closes", reason);
+    }
+
+    fn log(&self, worker: WorkerId, verb: &str, reason: &str) {
+        if let Some(left_out) = self.lines.pass() {
+            let (own, node) =
+                (self.context.name(), self.context.run_context.name(NodeId::Worker(worker)));
+            info!("{own} {verb} the connection to {node}: {reason}{left_out}");
+        }
     }
 
     /// Sends an answer to a worker, if it is connected. If not, it repeats the request after its reconnect.

@@ -15,6 +15,7 @@ use crate::real::conductor::receiving::{Received, receive};
 use crate::real::connections::acceptor::{Acceptor, ProvenCaller};
 use crate::real::connections::channel::{Channel, Parcel};
 use crate::real::connections::message::{Answer, Hello, Order, pack};
+use crate::real::connections::throttle::LogThrottle;
 use crate::real::node::context::RunContext;
 use gaia_core::coordinator::{ClusterCoordinator, ServerProcess};
 use gaia_core::types::{Instant, NodeId, ServerId, ShardLayout, WorkerId};
@@ -31,6 +32,8 @@ pub(in crate::real) struct Membership {
     /// As reported by the nodes.
     server_processes: BTreeMap<NodeId, ServerProcess>,
     instances: Instances,
+    /// Of nodes that run twice.
+    twin_lines: LogThrottle,
     /// Servers without a copy that wait until another has its copy, and since when.
     waiting: BTreeMap<ServerId, time::Instant>,
     /// The zero of [`Self::now`].
@@ -78,6 +81,7 @@ impl Membership {
             listening: BTreeMap::new(),
             server_processes: BTreeMap::new(),
             instances: Instances::default(),
+            twin_lines: LogThrottle::default(),
             waiting: BTreeMap::new(),
             origin: time::Instant::now(),
             received,
@@ -173,7 +177,10 @@ impl Membership {
         };
         if is_outdated || !self.instances.admit(hello.node, hello.instance) {
             let name = self.run_context.name(hello.node);
-            warn!("{name} runs twice: the earlier process, at {from}, is refused");
+            // The earlier process calls again as often as it likes.
+            if let Some(left_out) = self.twin_lines.pass() {
+                warn!("{name} runs twice: the earlier process, at {from}, is refused{left_out}");
+            }
             let reason = format!("a later process of {name} takes part, expected only one");
             return Err(Answer::Refused { reason });
         }
@@ -338,3 +345,88 @@ fn process_of(
 const RECEIVED_MAX: usize = 1024;
 const ORDERS_MAX: usize = 64;
 const HANG_UP_MAX: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+    use crate::cluster::Blueprint;
+    use crate::real::connections::acceptor::listen;
+    use crate::real::connections::message::Purpose;
+    use crate::real::local::issue;
+    use crate::real::node::context::nodes;
+    use crate::real::test_run;
+    use gaia_core::coordinator::FailureRules;
+    use gaia_core::types::DcId;
+
+    const WORKER: NodeId = NodeId::Worker(WorkerId { dc: DcId(0), index: 0 });
+
+    /// What is logged.
+    #[derive(Clone, Default)]
+    struct Logged(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Logged {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Logged {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_runs_twice_is_named_and_does_not_fill_the_log() {
+        let plan = test_run::plan();
+        let application = test_run::application(&plan);
+        let blueprint = Blueprint::new(&plan, &application);
+        let folder = tempfile::tempdir().unwrap();
+        let certificates = folder.path().join("certs");
+        let run_context = RunContext::new(&plan, &certificates);
+        issue(&run_context, &certificates).unwrap();
+
+        let listener = listen(&*run_context.environment, ([127, 0, 0, 1], 0).into()).await.unwrap();
+        let context = run_context.node_context(NodeId::Coordinator).unwrap();
+        let acceptor = Acceptor::open(&context, listener, nodes(&run_context).collect(), None);
+        let rules = FailureRules {
+            give_up_after: Duration::MAX,
+            may_leave: false,
+            take_over_after: None,
+            deltas_are_counts: false,
+        };
+        let coordinator = ClusterCoordinator::new(blueprint.coordinator(), rules);
+        let layouts = blueprint.layouts().to_vec();
+        let mut membership = Membership::new(run_context.clone(), layouts, acceptor);
+
+        let hello = run_context.node_context(WORKER).unwrap().hello(Purpose::Join);
+        let later = Hello { instance: hello.instance.wrapping_add(1), ..hello.clone() };
+        let from = ([10, 0, 0, 1], 1).into();
+        let mut call = |hello: &Hello| membership.check(&coordinator, hello, from).map(drop);
+        assert_eq!((call(&hello), call(&later)), (Ok(()), Ok(())));
+
+        let logged = Logged::default();
+        let subscriber = tracing_subscriber::fmt().with_writer(logged.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..1000 {
+                let Err(Answer::Refused { reason }) = call(&hello) else { panic!("it runs twice") };
+                assert!(reason.contains("expected only one"), "{reason}");
+            }
+        });
+
+        let logged = String::from_utf8(logged.0.lock().unwrap().clone()).unwrap();
+        let lines = logged.lines().filter(|line| line.contains("worker 0 of a runs twice")).count();
+        assert!((1..100).contains(&lines), "{lines} lines:\n{logged}");
+    }
+}

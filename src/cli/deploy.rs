@@ -4,7 +4,7 @@
 //! nodes beside them. The authority stays in a folder of its own.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::applications::Applications;
 use gaia_certificates::{Credentials, Directory, Identity};
 use gaia_config::{DriverKind, Plan};
 use gaia_deploy::{CERTIFICATES, DeployedFile, KubernetesOptions, Site};
+use gaia_model::new_file;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum DeployVerb {
@@ -178,14 +179,15 @@ fn give_certificates(from: &Directory, site: &Site, folder: &Path) -> Result<(),
     Ok(())
 }
 
-/// Writes a file, and makes its folder.
+/// Writes a file in place of what has its name, and makes its folder.
 fn write(path: &Path, file: &DeployedFile) -> Result<(), Failure> {
     let write = || {
         fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new(".")))?;
-        fs::write(path, &file.text)?;
+        let mut written = new_file(path)?;
+        written.write_all(file.text.as_bytes())?;
         #[cfg(unix)]
         if file.executable {
-            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+            written.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
         }
         Ok(())
     };

@@ -58,6 +58,33 @@ fn scripts_are_right_for_the_shell() {
     assert_eq!(seen, 2 * 3 * (3 + 4));
 }
 
+/// A folder that somebody else has made may have links where scripts are to be.
+#[cfg(unix)]
+#[test]
+fn a_deployment_writes_to_no_file_that_a_link_leads_to() {
+    let bench = Bench::new();
+    let victim = bench.path("victim");
+    fs::write(&victim, "of somebody else").unwrap();
+    for scheduler in SCHEDULERS {
+        bench.deploy(scheduler, scheduler, &[]);
+        let all = files(&bench.path(scheduler));
+        let written = all.iter().filter(|path| !path.iter().any(|part| part == "certs"));
+        let written: Vec<_> = written.map(|path| (path, fs::read(path).unwrap())).collect();
+        assert!(written.len() > 3, "{scheduler}: {written:?}");
+        for (path, _) in &written {
+            fs::remove_file(path).unwrap();
+            std::os::unix::fs::symlink(&victim, path).unwrap();
+        }
+
+        bench.deploy(scheduler, scheduler, &[]);
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "of somebody else");
+        for (path, text) in written {
+            assert!(!path.is_symlink(), "{}", path.display());
+            assert_eq!(fs::read(path).unwrap(), text, "{}", path.display());
+        }
+    }
+}
+
 #[test]
 fn a_node_that_a_data_center_does_not_have_is_refused_by_its_scripts() {
     let bench = Bench::new();

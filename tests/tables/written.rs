@@ -110,3 +110,24 @@ fn files_that_cannot_be_written_are_named() {
     let error = writer.write(&other).unwrap_err().to_string();
     assert!(error.contains("found rows with the columns") && error.contains("Int64"), "{error}");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_file_is_written_to_none_that_a_link_leads_to() {
+    let folder = Folder::new();
+    let (path, victim) = (folder.path().join("out.csv"), folder.path().join("victim"));
+    fs::write(&victim, "of somebody else").unwrap();
+    let unfinished = folder.path().join(format!(".out.csv.{}.partial", std::process::id()));
+    for name in [&path, &unfinished] {
+        std::os::unix::fs::symlink(&victim, name).unwrap();
+    }
+
+    let rows = batch(&[("user", text(&["ann"]))]);
+    let mut writer = TableWriter::create(&path, rows.schema()).unwrap();
+    writer.write(&rows).unwrap();
+    writer.finish().unwrap();
+
+    assert!(!path.is_symlink());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "user\nann\n");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "of somebody else");
+}

@@ -58,12 +58,15 @@ impl Cache {
 
     /// Whether a chunk is there, whole or not.
     pub(crate) fn has(&self, number: u64) -> bool {
-        self.path(number).is_some_and(|(_, path)| path.is_file())
+        self.path(number).is_some_and(|(_, path)| is_own_file(&path))
     }
 
     /// A chunk of a known length, if it is there and whole.
     pub(crate) fn read(&self, number: u64, length: usize) -> Option<Bytes> {
         let (_, path) = self.path(number)?;
+        if !is_own_file(&path) {
+            return None;
+        }
         let mut bytes = fs::read(&path).ok()?;
         let is_whole = bytes.len() == length + CHECKSUM_BYTES
             && bytes[length..] == crc32fast::hash(&bytes[..length]).to_le_bytes();
@@ -105,7 +108,9 @@ impl Folder {
         fs::create_dir_all(&self.path)?;
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         let draft = self.path.join(format!("{DRAFT}{}-{number}", std::process::id()));
-        let mut file = File::create(&draft)?;
+        // What a process with this number has left, or a link that somebody else has made.
+        let _gone = fs::remove_file(&draft);
+        let mut file = File::create_new(&draft)?;
         let written = file
             .write_all(bytes)
             .and_then(|()| file.write_all(&crc32fast::hash(bytes).to_le_bytes()))
@@ -143,6 +148,12 @@ impl Folder {
         }
         held
     }
+}
+
+/// Whether a file itself is there. A link could lead to a file of the user that is none of the cache, a pipe would block.
+/// Either is replaced when the chunk is written.
+fn is_own_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
 /// Where chunks are kept: `GAIA_CACHE`, or the folder for caches of the user.
@@ -197,6 +208,34 @@ mod tests {
             assert_eq!(own.read(0, 3), None);
             assert!(!file.exists());
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_the_place_of_a_chunk_is_neither_read_nor_written_through() {
+        use std::os::unix::fs::symlink;
+
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (own, other) = (cache(folder.path(), 1000, "a"), cache(elsewhere.path(), 1000, "a"));
+        other.write(0, &Bytes::from_static(b"abc"));
+        let (victim, file) = (other.path(0).unwrap().1, own.path(0).unwrap().1);
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(9);
+        File::options().append(true).open(&victim).unwrap().set_modified(long_ago).unwrap();
+        let kept = fs::read(&victim).unwrap();
+        symlink(&victim, &file).unwrap();
+        // The drafts of this process so far, and of those to come.
+        for number in 0..1000 {
+            let draft = format!("{DRAFT}{}-{number}", std::process::id());
+            symlink(&victim, folder.path().join(draft)).unwrap();
+        }
+
+        assert!(!own.has(0));
+        assert_eq!(own.read(0, 3), None);
+        own.write(0, &Bytes::from_static(b"xyz"));
+        assert!(!file.is_symlink());
+        assert_eq!(own.read(0, 3).unwrap(), "xyz");
+        assert_eq!(fs::read(&victim).unwrap(), kept);
+        assert_eq!(fs::metadata(&victim).unwrap().modified().unwrap(), long_ago);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::fields::{Field, is_writable};
 use crate::error::{DataError, FilePosition, shown};
+use gaia_model::new_file;
 
 /// A file that is being written. It is there once it is finished, and not before: until then it has another name in the same
 /// folder, and what is dropped unfinished leaves nothing.
@@ -55,7 +56,7 @@ impl TableWriter {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let unwritable = |reason| DataError::Unwritable { file: path.into(), reason };
         let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
-        let file = File::create(&partial).map_err(unwritable)?;
+        let file = new_file(&partial).map_err(unwritable)?;
         let partial = Partial(partial);
         let rows = match ending {
             ".csv" => Rows::Csv(Box::new(csv::Writer::from_writer(BufWriter::new(file)))),

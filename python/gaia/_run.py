@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -62,6 +62,43 @@ class Parameters:
         return lambda: None
 
 
+class Batches(Iterator[T]):
+    """The batches of one call of a :class:`Run`, for one loop.
+
+    A loop that is left ends for the run as well, also where these batches have a name. So the loop is a generator of its own,
+    that nothing but the loop holds. Batches that are taken by ``next()`` are in no loop.
+    """
+
+    def __init__(self, run: Run, batches: Generator[T, None, None]) -> None:
+        self._run = run
+        self._batches = batches
+        #: Whether a loop has begun, and whether it has had all batches.
+        self._begun = self._ended = False
+
+    def __iter__(self) -> Iterator[T]:
+        if self._ended:
+            return iter(())
+        if self._begun:
+            raise GaiaError("a second loop over the batches of one run(loader), expected run(loader) in each loop", 2)
+        self._begun = True
+        return self._loop()
+
+    def __next__(self) -> T:
+        return next(self._batches)
+
+    def _loop(self) -> Iterator[T]:
+        self._run._loops += 1
+        try:
+            yield from self._batches
+            self._ended = True
+        finally:
+            self._run._loops -= 1
+
+    def close(self) -> None:
+        """Ends the loop for the run."""
+        self._batches.close()
+
+
 class Run:
     """A script's part in a run: what :func:`gaia.join` returns.
 
@@ -86,7 +123,7 @@ class Run:
         self._steps = 0
         self._examples = 0
         self._over = False
-        #: How many loops over batches the script is in.
+        #: How many loops over batches the script is in. A batch that is taken by `next()` is in none.
         self._loops = 0
         #: Where the end of a clock finds the rows that the next one needs. ``None``: it needs all.
         self._ahead: Ahead[Any] | None = None
@@ -116,8 +153,10 @@ class Run:
         *,
         rows: Mapping[str, Callable[[T], Any]] | None = None,
         batches_per_clock: int | None = None,
-    ) -> Iterator[T]:
+    ) -> Batches[T]:
         """The batches of a loader, until the run is over. The examples of a batch are counted by its first dimension.
+
+        They are for one loop. What the script does with the values after it has left the loop is its own.
 
         Args:
             loader: Gives the batches.
@@ -129,8 +168,17 @@ class Run:
                 as many as there are steps.
 
         Raises:
-            GaiaError: ``rows`` names no tensor, or a row that the tensor does not have.
+            GaiaError: ``rows`` names no tensor, or a row that the tensor does not have; or a second loop is over the same
+                batches.
         """
+        return Batches(self, self._batches(loader, rows, batches_per_clock))
+
+    def _batches(
+        self,
+        loader: Iterable[T],
+        rows: Mapping[str, Callable[[T], Any]] | None,
+        batches_per_clock: int | None,
+    ) -> Generator[T, None, None]:
         if self._over:
             return
         batches = self._steps_per_clock if batches_per_clock is None else batches_per_clock
@@ -166,7 +214,6 @@ class Run:
         if self._over:
             return
         began = False
-        self._loops += 1
         try:
             for batch in batches:
                 began = True
@@ -175,7 +222,6 @@ class Run:
                 if self._over:
                     return
         finally:
-            self._loops -= 1
             if began and self._worker is not None and not self._over:
                 self._worker.exchange.left()
 

@@ -49,6 +49,17 @@ def least_squares(weights_of=None, steps_per_clock=1, average=True, rate=0.1):
     return main
 
 
+def test_batches_are_for_one_loop():
+    run = gaia.join({"w": numpy.zeros(1, numpy.float32)}, evaluate=lambda params: 0.0)
+    whole, broken = run([1, 2, 3]), run([1, 2, 3])
+    assert [next(whole), list(whole), list(whole)] == [1, [2, 3], []]
+    for batch in broken:
+        assert batch == 1
+        break
+    with pytest.raises(gaia.GaiaError, match=r"expected run\(loader\) in each loop"):
+        next(iter(broken))
+
+
 def test_alone_a_script_trains_as_without_gaia():
     x, y = data(0)
     plain = numpy.zeros(FEATURES, numpy.float32)

@@ -15,7 +15,7 @@ import gaia, numpy, os
 
 SETUP
 run = gaia.join({"w": numpy.zeros(COUNT, numpy.float32)}, evaluate=lambda params: float(EVALUATED), steps_per_clock=EACH)
-for step in run(range(STEPS)):
+LOOP
     w = run.params["w"]
     change = change_of(gaia.rank(), step, w)
     if step % 7 == 3 and NAMES:
@@ -33,6 +33,17 @@ if not run.over:
 run.end()
 numpy.save(f"final-{gaia.rank()}.npy", run.params["w"])
 """
+
+UNNAMED = "for step in run(range(STEPS)):"
+
+#: Loops over batches that the script has a name for, so that they outlive the loop.
+NAMED = [
+    "batches = run(range(STEPS))\nfor step in batches:",
+    "batches = run(range(STEPS))\nfor _, step in zip(range(STEPS), batches):",
+]
+
+#: The run does not know when a script takes no further batch.
+BY_HAND = "batches = run(range(STEPS))\nwhile (step := next(batches, None)) is not None:"
 
 #: Steps towards numbers of the data center, by one. They depend on the values that the worker has.
 TOWARDS = """
@@ -63,7 +74,7 @@ class Trained:
         keys = f"evaluate.every = 4\n{more.get('stop', '')}"
         cluster = Cluster(folder, clocks=clocks, remote=remote, keys=keys)
         values = {"SETUP": setup, "EVALUATED": more.get("evaluated", "0"), "STEPS": steps, "EACH": each, "NAMES": names}
-        text = SCRIPT
+        text = SCRIPT.replace("LOOP", more.get("loop", UNNAMED))
         for name, value in {**values, "LAST": more.get("last", -1)}.items():
             text = text.replace(name, str(value))
         script = write(folder / "script.py", text)
@@ -118,6 +129,15 @@ def test_a_script_that_ends_its_loop_has_the_values_of_its_clocks(tmp_path, stat
 
 def test_a_script_that_breaks_off_its_loop_hands_over_what_it_has_kept(tmp_path):
     check(Trained(tmp_path / "run", last=37), keeps=True)
+
+
+@pytest.mark.parametrize("loop", NAMED)
+def test_a_loop_that_is_broken_off_has_ended_where_its_batches_have_a_name(tmp_path, loop):
+    check(Trained(tmp_path / "run", last=37, loop=loop), keeps=True)
+
+
+def test_batches_that_are_taken_by_hand_hand_over_each_clock(tmp_path):
+    check(Trained(tmp_path / "run", last=37, loop=BY_HAND), keeps=False)
 
 
 @pytest.mark.parametrize("clocks", [36, 38, 39])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 
 class Failed(Exception):
@@ -17,16 +20,24 @@ class Failed(Exception):
 
 
 class Processes:
-    """A context: all processes that were started in it have ended after it."""
+    """A context: all processes that were started in it have ended after it, also where this program is told to end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._started: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._on_terminate: Any = signal.SIG_DFL
 
     def __enter__(self) -> Processes:
+        # By default the signal ends this program without any clean-up.
+        self._on_terminate = signal.signal(signal.SIGTERM, _terminate)
         return self
 
     def __exit__(self, *_exception: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._end_all()
+        signal.signal(signal.SIGTERM, self._on_terminate)
+
+    def _end_all(self) -> None:
         for _name, process in self._started:
             # With the processes that it has started itself.
             with contextlib.suppress(ProcessLookupError):
@@ -45,6 +56,7 @@ class Processes:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             )
         self._started.append((name, process))
         return process
@@ -82,6 +94,19 @@ class Processes:
         """The end of what a process has written."""
         text = (self.folder / f"{name}.log").read_text(errors="replace")
         return "\n".join(text.splitlines()[-12:])
+
+
+def _terminate(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def _end_with_parent() -> None:
+    """Has the kernel kill this process once its parent has ended, which may have been killed itself."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 
 
 def free_port() -> int:

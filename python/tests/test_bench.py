@@ -2,8 +2,11 @@
 
 import importlib
 import json
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from conftest import PYTHON, environment
@@ -36,6 +39,39 @@ def test_the_cost_of_a_synchronisation_is_measured_over_two_processes():
     assert time["ratio"] * time["reference"] == pytest.approx(time["value"], rel=0.2)
     # At the least the process has a copy of the parameters, and one of what it has sent.
     assert memory["value"] > 8
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="skipped: processes are found in /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_measurement_that_is_killed_leaves_no_process_behind(number):
+    command = [sys.executable, BENCH / "sync.py", "--parameters", "2e4", "--systems", "bsp", "--steps", "100000000"]
+    variables = environment(PYTHONDONTWRITEBYTECODE="1")
+    with subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        try:
+            children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+            nodes = until(lambda: found if len(found := children.read_text().split()) == 2 else None)
+            running.send_signal(number)
+            assert running.wait(120) != 0
+            until(lambda: not any(is_alive(node) for node in nodes))
+        finally:
+            running.kill()
+
+
+def is_alive(process):
+    """Whether a process runs, and is not one whose end nobody has taken note of."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def until(found, seconds=120):
+    """What is found, once there is something."""
+    end = time.monotonic() + seconds
+    while not (it := found()):
+        assert time.monotonic() < end, f"nothing in {seconds} s"
+        time.sleep(0.05)
+    return it
 
 
 def test_the_digits_change_at_most_five_lines_for_gaia_and_fewer_than_for_peers():

@@ -52,5 +52,49 @@ pub(in crate::real) async fn handle_group<N: EventHandler>(
     node.handle(event, coordinator).await
 }
 
+/// Takes from two sources in turn where both have something: peers may send without end, and those of the other source
+/// would never be heard.
+#[derive(Default)]
+pub(in crate::real) struct Turns {
+    other_first: bool,
+}
+
+impl Turns {
+    /// The result of whichever future is ready, or of the one whose turn it is. Cancel safe if both futures are.
+    pub(in crate::real) async fn next<T>(
+        &mut self,
+        one: impl Future<Output = T>,
+        other: impl Future<Output = T>,
+    ) -> T {
+        self.other_first = !self.other_first;
+        if self.other_first {
+            tokio::select! { biased; taken = other => taken, taken = one => taken }
+        } else {
+            tokio::select! { biased; taken = one => taken, taken = other => taken }
+        }
+    }
+}
+
 /// The largest number of events in a group.
 const GROUP_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_source_without_end_leaves_the_other_its_turn() {
+        let mut turns = Turns::default();
+        let mut taken = Vec::new();
+        for _ in 0..6 {
+            taken.push(turns.next(ready("worker"), ready("mirror")).await);
+        }
+        assert_eq!(taken.iter().filter(|one| **one == "mirror").count(), 3, "{taken:?}");
+
+        for _ in 0..3 {
+            assert_eq!(turns.next(ready("worker"), pending()).await, "worker");
+        }
+    }
+}

@@ -25,7 +25,7 @@ use crate::real::environment::{Datagrams, Environment, Listener};
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
 use crate::real::node::coordinator_client::{Begun, CoordinatorClient, addresses_of};
-use crate::real::node::event_group::{EventHandler, handle_group};
+use crate::real::node::event_group::{EventHandler, Turns, handle_group};
 use crate::real::node::measure::Meters;
 use crate::real::node::node_log::NodeLog;
 use crate::real::server::mirrors::{
@@ -60,6 +60,8 @@ struct ServerNode {
     /// The mirror for which reads are held back, as was last logged.
     pauses_for: Option<DcId>,
     beat: Interval,
+    /// Of workers and mirrors.
+    turns: Turns,
     /// A time of the server, and the same moment on the driver's clock.
     origin: (Instant, time::Instant),
     /// Whether the server has its whole copy, and this is reported to the coordinator.
@@ -230,6 +232,7 @@ impl ServerNode {
             stand_ins: StandIns::default(),
             pauses_for: None,
             beat,
+            turns: Turns::default(),
             origin,
             is_whole: false,
             ready: false,
@@ -294,6 +297,10 @@ impl ServerNode {
                 return Ok(exit);
             }
 
+            // A group that is full may have had no room for it.
+            if self.server.poll_timeout().is_some_and(|at| at <= self.now()) {
+                self.server.handle_timeout(self.now());
+            }
             // The requests that are due from them are sent with this group.
             self.let_in_parked()?;
             self.settle(coordinator).await?;
@@ -314,13 +321,17 @@ impl EventHandler for ServerNode {
         let links = self.links.values().flat_map(|link| [link.news_due, Some(link.watch.due())]);
         let links = links.flatten().min();
         let now = time::Instant::now();
+        let worker = async {
+            let (worker, message) = self.workers.next().await;
+            Ok(Event::Worker(worker, message))
+        };
+        let mirror = async { Ok::<_, RealError>(Event::Mirror(self.mirrors.next().await?)) };
         let event = tokio::select! {
             biased;
             order = coordinator.order() => Event::Order(order?),
             _ = self.beat.tick() => Event::Beat,
             proven_caller = self.acceptor.proven_caller() => Event::ProvenCaller(Box::new(proven_caller)),
-            (worker, message) = self.workers.next() => Event::Worker(worker, message),
-            from = self.mirrors.next() => Event::Mirror(from?),
+            event = self.turns.next(worker, mirror) => event?,
             () = sleep_until(links.unwrap_or(now)), if links.is_some() => Event::Link,
             () = sleep_until(timeout.unwrap_or(now)), if timeout.is_some() => Event::Timeout,
         };

@@ -268,6 +268,9 @@ fn many_data_centers_hold_memory_for_what_their_links_have_carried() {
     let (outcome, most) = peak_of(|| run(&settings));
     assert!(outcome.summary.copies_equal);
     let links = count * (count / hubs - 1) + hubs * (hubs - 1);
+    // Of 22 350 pairs those of the groups alone.
+    assert_eq!(outcome.summary.links.len(), links);
+    assert!(outcome.summary.links.iter().all(|link| link.updates > 0));
     let sums = links * 4 * 100_000;
     assert!(most < sums / 2, "{} MB were held, and {} MB of sums", most >> 20, sums >> 20);
 }

@@ -7,7 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gaia_report::{Comparison, RunDirectory, write_comparison, write_run};
-use gaia_telemetry::{BlockedSeconds, BreakdownRecord, Progress, RatingRecord, Summary};
+use gaia_telemetry::{
+    BlockedSeconds, BreakdownRecord, LinkRecord, Progress, RatingRecord, Summary,
+};
 
 use crate::sample::{self, LAN_BSP, RUN_TOML, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
 
@@ -267,6 +269,27 @@ fn links_have_maps_in_bytes_and_in_dollars() {
     summary.links.iter_mut().for_each(|link| link.cost_usd = 0.0);
     let page = check_run("report-unpriced", &summary, &progress);
     assert!(page.contains("What each link carried") && !page.contains("class=\"view in-dollars"));
+}
+
+#[test]
+fn very_many_links_are_a_table_of_the_busiest() {
+    let (mut summary, progress) = sample::run(THREE_ASP);
+    summary.data_centers = (0..70).map(|dc| format!("dc{dc}")).collect();
+    let some = summary.links[0].clone();
+    let pairs = (0..70).flat_map(|from| (0..70).map(move |to| (from, to)));
+    let link = |(from, to): (u64, u64)| LinkRecord {
+        from: format!("dc{from}"),
+        to: format!("dc{to}"),
+        bytes: 1000 * from + to,
+        ..some.clone()
+    };
+    summary.links = pairs.filter(|(from, to)| from != to).map(link).collect();
+
+    let page = check_run("report-many-links", &summary, &progress);
+    assert!(!page.contains("What each link carried"));
+    assert!(page.contains("<summary>4022 more links</summary>"));
+    assert!(page.contains("798 links that carried less are in"));
+    assert!(page.contains("dc69") && page.len() < 8 << 20, "{} bytes", page.len());
 }
 
 #[test]

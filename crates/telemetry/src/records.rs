@@ -52,7 +52,8 @@ pub struct DcProgress {
     /// The same, by cause and by whom they waited for.
     #[serde(default)]
     pub waited: Vec<WaitedRecord>,
-    /// Bytes sent so far over each of its links that has carried any, by the data center at the other end.
+    /// Bytes sent so far over each of its links that has carried any, by the data center at the other end. Empty over more than
+    /// 64 data centers.
     #[serde(default)]
     pub sent_bytes: BTreeMap<String, u64>,
 }
@@ -447,7 +448,7 @@ pub struct Summary {
     pub conservation: Option<ConservationRecord>,
     /// Whether all copies were equal to the bit after the drain.
     pub copies_equal: bool,
-    /// Every directed WAN link.
+    /// Every directed WAN link. Over more than 64 data centers, those that carried updates or that somebody waited for.
     pub links: Vec<LinkRecord>,
     /// Real seconds that the run took on this machine.
     pub wall_s: f64,

@@ -411,6 +411,8 @@ impl<'a> Simulation<'a> {
         let ended =
             Ended::of(&self.cluster, self.application, &self.monitor.recorder.evaluation_data())?;
         let link_counters = self.wan.link_counters();
+        // Results of very many data centers need the memory.
+        drop((self.cluster, self.events, self.lan, self.wan));
         Ok(self.monitor.outcome(self.application.as_ref(), ended, &link_counters, wall))
     }
 }

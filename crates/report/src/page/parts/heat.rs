@@ -71,7 +71,7 @@ enum Spacing {
     Logarithmic,
 }
 
-/// The maps of one run, shaded from zero to the busiest link. `None` where it has no links.
+/// The maps of one run, shaded from zero to the busiest link. `None` where it has no links, or too many for a map.
 pub(in crate::page) fn heat(id: &str, summary: &Summary) -> Option<Heats> {
     heats(id, &[summary], |measure, links| {
         let amounts = links.iter().map(|link| measure.of(link));
@@ -79,7 +79,8 @@ pub(in crate::page) fn heat(id: &str, summary: &Summary) -> Option<Heats> {
     })
 }
 
-/// The maps of several runs on one scale, logarithmic since amounts differ a hundredfold. `None` where none has links.
+/// The maps of several runs on one scale, logarithmic since amounts differ a hundredfold. `None` where none has links
+/// that fit on a map.
 pub(in crate::page) fn shared_heats(id: &str, summaries: &[&Summary]) -> Option<Heats> {
     heats(id, summaries, |measure, links| {
         let used = links.iter().map(|link| measure.of(link)).filter(|amount| *amount > 0.0);
@@ -100,12 +101,14 @@ fn heats(
         move |summary: &Summary| map(summary, measure, shading)
     });
 
-    let runs =
-        summaries.iter().filter(|summary| !summary.links.is_empty()).map(|summary| RunHeat {
-            title: summary.remote_sync.clone(),
-            bytes: bytes(summary),
-            dollars: dollars(summary),
-        });
+    let is_mapped = |summary: &&&Summary| {
+        !summary.links.is_empty() && summary.data_centers.len() <= DATA_CENTERS_MAX
+    };
+    let runs = summaries.iter().filter(is_mapped).map(|summary| RunHeat {
+        title: summary.remote_sync.clone(),
+        bytes: bytes(summary),
+        dollars: dollars(summary),
+    });
     let runs: Vec<RunHeat> = runs.collect();
     let priced = links.iter().any(|link| link.cost_usd > 0.0);
 
@@ -209,3 +212,6 @@ fn amount(value: f64) -> String {
         _ => numbers::count(value.round() as u64),
     }
 }
+
+/// The sides of the largest map. A cell of a larger one would be narrower than what is written in it.
+const DATA_CENTERS_MAX: usize = 64;

@@ -174,7 +174,9 @@ fn a_report_over_seeds_is_renewed_from_its_runs() {
     let mut comparisons = Vec::new();
     for (seed, pace) in [(9, 1.0), (10, 1.2)] {
         let of_seed = directory.create_seed(seed).unwrap();
-        let (summary, progress) = run(THREE_ASP, seed, pace);
+        let (summary, mut progress) = run(THREE_ASP, seed, pace);
+        // The first evaluation of a driver is that of a later clock.
+        progress.remove(0);
         let mut log = of_seed.progress_log().unwrap();
         progress.iter().for_each(|record| log.append(record).unwrap());
         write_run(&of_seed, RUN_TOML, &progress, &summary, &[]).unwrap();
@@ -191,6 +193,7 @@ fn a_report_over_seeds_is_renewed_from_its_runs() {
     assert_eq!((file.seeds.as_slice(), file.rows.len()), ([9, 10].as_slice(), 2));
 
     let page = fs::read_to_string(place.path().join("compare.html")).unwrap();
+    assert!(page.contains("asp: 1.620 at 0 s"), "curves begin with the initial models");
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let page = roxmltree::Document::parse_with_options(&page, options).unwrap();
     let bands = page.descendants().filter(|node| {

@@ -1,7 +1,7 @@
 //! What the charts of runs draw over what, and what their axes say.
 
 use crate::chart::{Curve, Plot, Quantity, Spacing, Trend};
-use gaia_telemetry::{InitialRecord, Progress};
+use gaia_telemetry::{InitialRecord, Progress, Summary};
 
 /// What is drawn over what.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) struct Labels<'a> {
 }
 
 impl Axes {
-    pub(super) fn point(self, at: &Progress) -> (f64, f64) {
+    fn point(self, at: &Progress) -> (f64, f64) {
         match self {
             Self::ObjectiveOverTime => (at.time_s, at.objective),
             Self::ObjectiveOverBytes => (at.wan_bytes as f64, at.objective),
@@ -32,10 +32,15 @@ impl Axes {
         }
     }
 
-    /// Where the initial model is.
-    pub(super) fn beginning(self, initial: InitialRecord) -> (f64, f64) {
-        let InitialRecord { objective, metric } = initial;
-        (0.0, if self == Self::MetricOverTime { metric } else { objective })
+    /// Where the evaluations of a run are, and before them the initial model.
+    pub(super) fn points(self, summary: &Summary, progress: &[Progress]) -> Vec<(f64, f64)> {
+        let begin = beginning(summary, progress).map(|initial| (0.0, self.value(initial)));
+        begin.into_iter().chain(progress.iter().map(|at| self.point(at))).collect()
+    }
+
+    /// What is drawn of the initial model.
+    pub(super) fn value(self, InitialRecord { objective, metric }: InitialRecord) -> f64 {
+        if self == Self::MetricOverTime { metric } else { objective }
     }
 
     pub(super) fn heading(self, metric: &str) -> String {
@@ -71,4 +76,9 @@ impl Axes {
             target,
         }
     }
+}
+
+/// The evaluation of the initial model, where it is known and is none of a run's own.
+pub(super) fn beginning(summary: &Summary, progress: &[Progress]) -> Option<InitialRecord> {
+    summary.initial.filter(|_| progress.iter().all(|at| at.clock > 0))
 }

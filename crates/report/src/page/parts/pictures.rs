@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::axes::{Axes, Labels};
+use super::axes::{Axes, Labels, beginning};
 use super::colour::{GREY, colour};
 use super::picture::Picture;
 use crate::chart::{Curve, Plot, Size};
@@ -100,20 +100,16 @@ fn curve(axes: Axes, run: &Traced<'_>, alone: bool) -> Option<Curve> {
         return None;
     }
 
-    let mut points: Vec<(f64, f64)> = run.progress.iter().map(|at| axes.point(at)).collect();
+    let points = axes.points(run.summary, run.progress);
+    let begin = beginning(run.summary, run.progress);
     let reached = run.summary.time_to_target_s.and_then(|time_s| {
         let slack = 1e-9 * time_s.abs();
         let at = run.progress.iter().position(|at| at.time_s >= time_s - slack)?;
-        Some(points[at])
+        Some(points[at + usize::from(begin.is_some())])
     });
-
-    let begin = run.summary.initial.filter(|_| run.progress.iter().all(|at| at.clock > 0));
-    let begin = begin.map(|initial| axes.beginning(initial));
-    let mut band: Vec<(f64, f64)> = run.progress.iter().map(over_copies).collect();
-    if let Some((x, value)) = begin {
-        points.insert(0, (x, value));
-        band.insert(0, (value, value));
-    }
+    let begin = begin.map(|initial| axes.value(initial));
+    let band = begin.into_iter().map(|value| (value, value));
+    let band = band.chain(run.progress.iter().map(over_copies)).collect();
 
     let note = match axes {
         Axes::ObjectiveOverTime => time_to_target(run.summary),

@@ -8,7 +8,6 @@ use crate::comparison::LAN;
 use crate::seeds::{SeedCell, SeededComparison, band, metric};
 use crate::text::numbers;
 use crate::text::phrases::seeds as seeds_said;
-use gaia_telemetry::Progress;
 
 /// The objective over time on the first WAN that is not the LAN, beside BSP on the LAN.
 pub(crate) fn seeds_plot(seeds: &SeededComparison) -> Plot {
@@ -58,9 +57,9 @@ fn curve(axes: Axes, cell: &SeedCell<'_>, label: String, colour: usize) -> Optio
         return None;
     }
 
-    let points = |progress: &[Progress]| progress.iter().map(|at| axes.point(at)).collect();
+    let runs = cell.runs.iter().map(|(_, run)| run);
     let curves: Vec<Vec<(f64, f64)>> =
-        cell.runs.iter().map(|(_, run)| points(&run.progress)).collect();
+        runs.map(|run| axes.points(&run.row.summary, &run.progress)).collect();
     let band = band(&curves);
     let time = cell.spread_to_target(|summary| summary.time_to_target_s).median;
     let note = match axes {

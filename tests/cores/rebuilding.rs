@@ -234,3 +234,21 @@ fn a_request_of_an_incarnation_that_has_ended_gets_no_copy() {
     cluster.handle_input(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 3 });
     assert_all_is_there_once(cluster);
 }
+
+/// No brake holds the source of a copy back before the mirror that takes it reports a clock. Reports have precedence, so those of
+/// many short clocks would leave the copy no room on a slow link.
+#[test]
+fn no_clock_is_reported_to_a_mirror_before_its_copy_is_sent() {
+    for policy in POLICIES {
+        let remote = RemoteSync::Asp(asp(policy, ValueFormat::F32));
+        let mut cluster = Cluster::new(&Setup { remote, ..setup() });
+        cluster.lose(LOST, SOURCE);
+        cluster.carry(LOST, SOURCE, Lane::Control);
+        cluster.carry(SOURCE, LOST, Lane::Control);
+
+        assert!(cluster.step(SOURCE, &[]));
+        assert!(!cluster.send(SOURCE, LOST, Lane::Control, ROOM), "before the copy");
+        assert!(cluster.send(SOURCE, LOST, Lane::Data, ROOM), "the copy");
+        assert!(cluster.send(SOURCE, LOST, Lane::Control, ROOM), "the clock that has ended");
+    }
+}

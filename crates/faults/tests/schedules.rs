@@ -23,6 +23,7 @@
 //! | 4444, [`a_server_that_lost_its_copy_is_not_drained_before_it_has_one`] | conservation | workers that were stopped in their first iteration were at their last clock before their server had received a copy in place of its lost one, so the drain averaged the lost copy with the others | the drain begins once the copy is received (`server/mod.rs`) |
 //! | seed 7 of [`an_iteration_that_one_server_has_received_is_repeated_for_the_other`] | liveness | with a quorum of workers, a worker that was reset read at a clock that one of its servers had already counted. That server let it skip to a clock that waited for the other data center, which waited for the update that the other server lacked | a worker skips clocks where it is behind its data center only (`server/local_server.rs`) |
 //! | 661581549026 | conservation | updates were clipped, so that sums were not exact: a parameter fell from 156 to 0.18, and the checker allowed of 0.18 what single precision had rounded of 156 | the tolerance follows the largest sum (`checkers/conservation.rs`) |
+//! | 900002621, [`reports_of_clocks_leave_the_copy_of_a_lost_server_room`] | liveness | no brake held the source of a copy back, and its clocks were shorter than a report of one took on the slow link. Reports have precedence, so the copy was never sent | a mirror that takes its copy receives no report before the whole copy (`server/remote/mirrors/mirror_client/peer.rs`) |
 //! | 661581559310 | orders | a worker that had lost its state repeated the iteration of its last clock, whose update one of its servers lacked. The checker took it for one that did not stop | an iteration whose update a server has may be repeated (`checkers/orders.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
@@ -646,6 +647,23 @@ fn a_data_center_that_hears_of_announcements_without_end_goes_on_reading() {
         remote = "asp"
         packets = {}
         fault = []
+    "#;
+    holds_as_it_is(text);
+}
+
+/// Nothing that the workers change is significant, so that each clock is reported when it ends.
+#[test]
+fn reports_of_clocks_leave_the_copy_of_a_lost_server_room() {
+    let text = r#"
+        seed = 900002621
+        data_centers = 2
+        servers = 1
+        workers = 2
+        rows = 29
+        clocks = 5
+        remote = "asp"
+        packets = {}
+        fault = [{ kind = "lost-disk", at = "168 ms", lasts = "414 ms", dc = 0, server = 0 }]
     "#;
     holds_as_it_is(text);
 }

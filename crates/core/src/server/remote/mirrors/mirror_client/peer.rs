@@ -118,7 +118,14 @@ impl Peer {
 
     /// The mirror clock: queues a report of the latest clock of which all significant updates were sent, if there is
     /// one that was not reported.
+    ///
+    /// A mirror that takes its copy from this server is sent no report before the whole copy, which has a clock of its
+    /// own. Reports overtake the copy, and no brake bounds their number until the mirror reports a clock: on a slow
+    /// link they would leave the copy no room.
     pub(super) fn report(&mut self, has_mirror_clocks: bool) {
+        if self.rebuild.as_ref().is_some_and(|rebuild| rebuild.is_copying()) {
+            return;
+        }
         let Some(route) = self.route.as_mut().filter(|route| !route.waits) else { return };
         let Some(clock) = route.outbox.covered() else { return };
         if clock > route.reported && has_mirror_clocks {

@@ -38,6 +38,11 @@ impl Rebuild {
         self.rest.asked
     }
 
+    /// Whether a part of the copy is unsent.
+    pub(super) fn is_copying(&self) -> bool {
+        self.copying.is_some()
+    }
+
     /// An empty rebuild, into which state is restored.
     pub(super) fn none() -> Self {
         Self {

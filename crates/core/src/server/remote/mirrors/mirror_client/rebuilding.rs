@@ -226,10 +226,11 @@ impl MirrorClient {
 
         let rebuild = peer.rebuild.as_mut().filter(|rebuild| rebuild.rest.asked)?;
         let (rest, sequence) = (&mut rebuild.rest, peer.sequence + 1);
+        let mut is_copied = false;
         let frame = if let Some(copying) = &mut rebuild.copying {
             let (frame, last) = copying.next_frame(self.id, sequence, room);
             if last {
-                rebuild.copying = None;
+                (rebuild.copying, is_copied) = (None, true);
             }
             frame
         } else {
@@ -246,6 +247,9 @@ impl MirrorClient {
         peer.sequence = sequence;
         peer.stats.frames += 1;
         peer.stats.data_bytes += frame.len() as u64;
+        if is_copied {
+            peer.report(self.sharing.has_mirror_clocks());
+        }
         Some(frame)
     }
 }

@@ -24,6 +24,7 @@
 //! | seed 7 of [`an_iteration_that_one_server_has_received_is_repeated_for_the_other`] | liveness | with a quorum of workers, a worker that was reset read at a clock that one of its servers had already counted. That server let it skip to a clock that waited for the other data center, which waited for the update that the other server lacked | a worker skips clocks where it is behind its data center only (`server/local_server.rs`) |
 //! | 661581549026 | conservation | updates were clipped, so that sums were not exact: a parameter fell from 156 to 0.18, and the checker allowed of 0.18 what single precision had rounded of 156 | the tolerance follows the largest sum (`checkers/conservation.rs`) |
 //! | 900002621, [`reports_of_clocks_leave_the_copy_of_a_lost_server_room`] | liveness | no brake held the source of a copy back, and its clocks were shorter than a report of one took on the slow link. Reports have precedence, so the copy was never sent | a mirror that takes its copy receives no report before the whole copy (`server/remote/mirrors/mirror_client/peer.rs`) |
+//! | 900044842, [`a_pause_that_a_hello_begins_excuses_a_mirror`] | clock bound | the hello of a mirror began a pause, which the next frame ended. The checker looked for pauses only after frames, so it bound reads by clocks that the pause excuses | a server pauses when it reports it (`checkers/clock_bound.rs`) |
 //! | 661581559310 | orders | a worker that had lost its state repeated the iteration of its last clock, whose update one of its servers lacked. The checker took it for one that did not stop | an iteration whose update a server has may be repeated (`checkers/orders.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
@@ -664,6 +665,34 @@ fn reports_of_clocks_leave_the_copy_of_a_lost_server_room() {
         remote = "asp"
         packets = {}
         fault = [{ kind = "lost-disk", at = "168 ms", lasts = "414 ms", dc = 0, server = 0 }]
+    "#;
+    holds_as_it_is(text);
+}
+
+#[test]
+fn a_pause_that_a_hello_begins_excuses_a_mirror() {
+    let text = r#"
+        seed = 900044842
+        data_centers = 4
+        servers = 1
+        workers = 2
+        rows = 31
+        clocks = 6
+        remote = "asp"
+        fault = [
+            { kind = "late-join", at = "456 ms", dc = 2 },
+            { kind = "partition", at = "456 ms", lasts = "1.089 s", dc = 2, peer = 0 },
+            { kind = "lost-disk", at = "726 ms", lasts = "893 ms", dc = 3, server = 0 },
+            { kind = "lost-disk", at = "896 ms", lasts = "87 ms", dc = 2, server = 0 },
+        ]
+
+        [packets]
+        loss = 0.013635315932825002
+        reordering = 0.003066980314394783
+        damage = 0.09490884673363259
+        delay = 0.007878263259344806
+        repetition = 0.0
+        stale = 0.0
     "#;
     holds_as_it_is(text);
 }

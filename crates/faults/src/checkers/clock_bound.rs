@@ -17,7 +17,7 @@ pub(super) struct ClockBound {
     reported: BTreeMap<(ServerId, DcId), Vec<Clock>>,
     /// Servers that have lost their state: their clocks are those of other servers' copies.
     lost: BTreeSet<ServerId>,
-    /// Servers that have paused: reads of mirrors do not wait for the clocks that they have missed.
+    /// Servers that have reported a pause: reads of mirrors do not wait for the clocks that they have missed.
     paused: BTreeSet<ServerId>,
     replies: Replies,
 }
@@ -36,11 +36,6 @@ impl Checker for ClockBound {
             self.reported.retain(|(from, to), _| {
                 from.shard != server.shard || (*from != server && *to != server.dc)
             });
-        }
-        if let Seen::Disconnected { at, .. } | Seen::Taken { at } = seen
-            && view.server(at).pauses_for().is_some()
-        {
-            self.paused.insert(at);
         }
         let Seen::Answered { server, worker, message } = seen else { return Ok(()) };
         if !self.replies.is_new(server, worker, message.clock) {
@@ -93,6 +88,11 @@ impl ClockBound {
     }
 
     fn check_reported(&mut self, from: ServerId, to: DcId, frame: &[u8]) -> Result<(), Broken> {
+        if let Ok(ControlMessage::LinkReport(report)) = decode_control(frame)
+            && report.pauses
+        {
+            self.paused.insert(from);
+        }
         let Some(clock) = mirror_clock(frame) else { return Ok(()) };
         let reported = self.reported.entry((from, to)).or_default();
         if let Some(before) = reported.last().filter(|before| **before >= clock) {

@@ -14,6 +14,7 @@ use gaia_core::coordinator::StopReason;
 use gaia_core::server::{Divergence, LinkStats, OutlierStats};
 use gaia_core::sync::{Axes, WaitReason};
 use gaia_core::topology::Topology;
+use gaia_core::types::limits::LINKS_LISTED_MAX;
 use gaia_core::types::{
     Clock, DcId, Instant, Persist, Restorer, Saved, Saver, StateError, WorkerId,
 };
@@ -329,7 +330,7 @@ impl RunRecorder {
         let topology = &self.plan.topology;
         let elapsed = end.as_secs_f64();
         let (all_stats, all_blocked) = (by_link(all_server_stats), self.blocked_by_link());
-        let lists_all = topology.links.len() <= LISTED_MAX;
+        let lists_all = topology.links.len() <= LINKS_LISTED_MAX;
         let both = topology.links.iter().zip(link_counters);
         both.map(|(link, counters)| ((link.from, link.to), link, counters))
             .filter(|(pair, ..)| {
@@ -418,7 +419,7 @@ impl RunRecorder {
     /// many links to list them at each evaluation.
     fn sent_over_links(&self, dc: DcId, link_counters: &AllLinkCounters) -> BTreeMap<String, u64> {
         let topology = &self.plan.topology;
-        if topology.links.len() > LISTED_MAX {
+        if topology.links.len() > LINKS_LISTED_MAX {
             return BTreeMap::new();
         }
         let links = topology.links_from(dc);
@@ -543,9 +544,6 @@ fn by_link(all_server_stats: &[ServerStats]) -> BTreeMap<(DcId, DcId), LinkStats
     }
     sums
 }
-
-/// The largest number of links that are all listed: those of 64 data centers.
-const LISTED_MAX: usize = 64 * 63;
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
 

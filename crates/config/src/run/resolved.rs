@@ -17,6 +17,7 @@ use gaia_core::sync::{
     TapConfig,
 };
 use gaia_core::topology::{Deployment, Topology, WanLink};
+use gaia_core::types::limits::LINKS_LISTED_MAX;
 use gaia_core::types::{Bandwidth, DcId, DurationSetting, Seed};
 use gaia_ml::apps::AppConfig;
 
@@ -245,8 +246,8 @@ impl<'p> ResolvedTopology<'p> {
                     .collect(),
             })
             .collect();
-        // A thousand data centers have a million links. Most are as the first one where the file gave one figure for all.
-        let usual = topology.links.first().filter(|_| topology.links.len() > LISTED_MAX);
+        // Of very many links most are as the first one where the file gave one figure for all.
+        let usual = topology.links.first().filter(|_| topology.links.len() > LINKS_LISTED_MAX);
         let is_dedicated = |link: &WanLink| deployment.dedicated.contains(&(link.from, link.to));
         let is_usual = |link: &WanLink| {
             usual.is_some_and(|usual| {
@@ -342,9 +343,6 @@ const HEADER: &str =
 
 const HEADER_WITHOUT_APP: &str =
     "# Everything that determined this run but its application, which was handed in from code.\n\n";
-
-/// The largest number of links that are all listed: those of 64 data centers.
-const LISTED_MAX: usize = 64 * 63;
 
 #[cfg(test)]
 mod tests {

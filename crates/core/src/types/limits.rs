@@ -19,6 +19,12 @@ pub const TABLES_MAX: usize = 1 << 10;
 /// The largest number of data centers in one topology.
 pub const DATA_CENTERS_MAX: usize = 1 << 10;
 
+/// The largest number of data centers whose links are all listed in files and on pages. A thousand have a million links.
+pub const DATA_CENTERS_LISTED_MAX: usize = 64;
+
+/// The links of so many data centers.
+pub const LINKS_LISTED_MAX: usize = DATA_CENTERS_LISTED_MAX * (DATA_CENTERS_LISTED_MAX - 1);
+
 /// The largest number of servers, and of workers, in one data center.
 pub const NODES_PER_DC_MAX: usize = 1 << 10;
 

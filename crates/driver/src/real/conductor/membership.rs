@@ -348,10 +348,8 @@ const HANG_UP_MAX: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, Write};
-    use std::sync::{Arc, Mutex};
-
-    use tracing_subscriber::fmt::MakeWriter;
+    use std::fs::{self, File};
+    use std::sync::Arc;
 
     use super::*;
     use crate::cluster::Blueprint;
@@ -364,28 +362,6 @@ mod tests {
     use gaia_core::types::DcId;
 
     const WORKER: NodeId = NodeId::Worker(WorkerId { dc: DcId(0), index: 0 });
-
-    /// What is logged.
-    #[derive(Clone, Default)]
-    struct Logged(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Logged {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl<'a> MakeWriter<'a> for Logged {
-        type Writer = Self;
-
-        fn make_writer(&'a self) -> Self {
-            self.clone()
-        }
-    }
 
     #[tokio::test]
     async fn a_node_that_runs_twice_is_named_and_does_not_fill_the_log() {
@@ -416,8 +392,9 @@ mod tests {
         let mut call = |hello: &Hello| membership.check(&coordinator, hello, from).map(drop);
         assert_eq!((call(&hello), call(&later)), (Ok(()), Ok(())));
 
-        let logged = Logged::default();
-        let subscriber = tracing_subscriber::fmt().with_writer(logged.clone()).finish();
+        let log = folder.path().join("log");
+        let subscriber =
+            tracing_subscriber::fmt().with_writer(Arc::new(File::create(&log).unwrap())).finish();
         tracing::subscriber::with_default(subscriber, || {
             for _ in 0..1000 {
                 let Err(Answer::Refused { reason }) = call(&hello) else { panic!("it runs twice") };
@@ -425,7 +402,7 @@ mod tests {
             }
         });
 
-        let logged = String::from_utf8(logged.0.lock().unwrap().clone()).unwrap();
+        let logged = fs::read_to_string(&log).unwrap();
         let lines = logged.lines().filter(|line| line.contains("worker 0 of a runs twice")).count();
         assert!((1..100).contains(&lines), "{lines} lines:\n{logged}");
     }

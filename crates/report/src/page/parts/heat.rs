@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::text::numbers;
+use gaia_core::types::limits::DATA_CENTERS_LISTED_MAX;
 use gaia_telemetry::{LinkRecord, Summary};
 
 /// The maps of several runs, in bytes and, where links have prices, in dollars.
@@ -101,8 +102,9 @@ fn heats(
         move |summary: &Summary| map(summary, measure, shading)
     });
 
+    // A cell of a larger map would be narrower than what is written in it.
     let is_mapped = |summary: &&&Summary| {
-        !summary.links.is_empty() && summary.data_centers.len() <= DATA_CENTERS_MAX
+        !summary.links.is_empty() && summary.data_centers.len() <= DATA_CENTERS_LISTED_MAX
     };
     let runs = summaries.iter().filter(is_mapped).map(|summary| RunHeat {
         title: summary.remote_sync.clone(),
@@ -212,6 +214,3 @@ fn amount(value: f64) -> String {
         _ => numbers::count(value.round() as u64),
     }
 }
-
-/// The sides of the largest map. A cell of a larger one would be narrower than what is written in it.
-const DATA_CENTERS_MAX: usize = 64;

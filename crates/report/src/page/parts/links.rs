@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::text::numbers;
+use gaia_core::types::limits::LINKS_LISTED_MAX;
 use gaia_telemetry::LinkRecord;
 
 /// Links by bytes, the busiest first: the first are shown, the rest unfolds, up to what a browser shows at once.
@@ -36,9 +37,9 @@ impl LinkTable {
     pub(in crate::page) fn new(links: &[LinkRecord], live: bool) -> Self {
         let mut links: Vec<&LinkRecord> = links.iter().collect();
         links.sort_by_key(|link| std::cmp::Reverse(link.bytes));
-        let left_out = links.len().saturating_sub(LISTED_MAX);
+        let left_out = links.len().saturating_sub(LINKS_LISTED_MAX);
         let mut top: Vec<LinkRow> =
-            links.into_iter().take(LISTED_MAX).map(|link| LinkRow::new(link, live)).collect();
+            links.into_iter().take(LINKS_LISTED_MAX).map(|link| LinkRow::new(link, live)).collect();
         let rest = if top.len() > TOP + 2 { top.split_off(TOP) } else { Vec::new() };
         Self { top, rest, left_out }
     }
@@ -66,6 +67,3 @@ impl LinkRow {
 }
 
 const TOP: usize = 10;
-
-/// The links of 64 data centers.
-const LISTED_MAX: usize = 64 * 63;

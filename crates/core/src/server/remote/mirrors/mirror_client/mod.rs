@@ -132,6 +132,8 @@ impl MirrorClient {
             (*to, Peer::new(route, RateEstimate::new(link.bandwidth)))
         });
 
+        let peers: BTreeMap<DcId, Peer> = peers.collect();
+        let neighbours = peers.iter().filter(|(_, peer)| peer.route.is_some());
         let momentum = match &sharing {
             Sharing::PerLink { filter } => config.momentum_corrected(&filter.config),
             _ => 0.0,
@@ -142,13 +144,8 @@ impl MirrorClient {
             format,
             sources: Sources::new(parameters, cliques.len(), momentum),
             touched: Touched::none(parameters),
-            peers: peers.collect(),
-            neighbours: config
-                .links
-                .keys()
-                .copied()
-                .filter(|to| cliques.iter().any(|members| members.contains(to)))
-                .collect(),
+            neighbours: neighbours.map(|(to, _)| *to).collect(),
+            peers,
             last_tick: Instant::ZERO,
             clock_time: None,
             closed: false,
@@ -232,8 +229,9 @@ impl MirrorClient {
 
     /// Forwards a further clock of other data centers to a hub's cliques at once, independent of the hub's own clock.
     ///
-    /// Returns the cliques for which there was one. `reached` is as for [`Self::on_clock`]. Residuals above the hard threshold are sent. Those below it wait for the
-    /// hub's own clock and merge, because they would be sent in many small frames.
+    /// Returns the cliques for which there was one. `reached` is as for [`Self::on_clock`]. Residuals above the hard
+    /// threshold are sent. Those below it wait for the hub's own clock and merge, because they would be sent in many
+    /// small frames.
     pub(super) fn forward(
         &mut self,
         now: Instant,

@@ -74,6 +74,34 @@ fn the_first_pass_counts_each_example_once_and_no_later_one_does() {
     assert_eq!(statistics(2 * first_pass), once);
 }
 
+/// A step as long in every coordinate changes the outputs by the number of features: after a few such steps the objective
+/// is many times what it began with.
+#[test]
+fn first_steps_over_many_features_do_not_overshoot() {
+    let data = pixels();
+    let examples = |data: &DenseExamples| {
+        let Features::Floats(values) = &data.features else { panic!("floats") };
+        let mut sparse = SparseExamples::empty(PIXELS);
+        for (values, label) in values.chunks(PIXELS).zip(&data.labels) {
+            let columns: Vec<u32> =
+                (0..PIXELS as u32).filter(|&column| values[column as usize] != 0.0).collect();
+            let values: Vec<f32> = columns.iter().map(|&column| values[column as usize]).collect();
+            sparse.push(&columns, &values, 2.0 * *label as f32 - 1.0);
+        }
+        sparse
+    };
+    for optimizer in ADAPTIVE {
+        let config = SoftmaxRegressionConfig { optimizer, ..Default::default() };
+        let softmax = softmax_regression(&config, divided(&data, false), Seed(1), "");
+        let config = LogisticRegressionConfig { optimizer, ..Default::default() };
+        let logistic = LogisticRegression::new(config, divided(&examples(&data), false), "");
+        for app in [&softmax as &dyn Application, &logistic] {
+            let worst = (1..6).map(|clocks| objective(app, clocks)).fold(0.0, f64::max);
+            assert!(worst < 1.0, "{optimizer:?}: {worst} after {}", objective(app, 0));
+        }
+    }
+}
+
 #[test]
 fn clipped_gradients_move_a_model_no_further_than_their_norm() {
     for optimizer in [Optimizer::Sgd, Optimizer::Adagrad] {
@@ -103,7 +131,8 @@ fn clipped_gradients_move_a_model_no_further_than_their_norm() {
 #[test]
 fn warmed_up_runs_begin_with_small_steps() {
     let first = |warm_up| {
-        let config = SoftmaxRegressionConfig { warm_up, ..Default::default() };
+        let config =
+            SoftmaxRegressionConfig { warm_up, learning_rate: Some(0.25), ..Default::default() };
         let app = softmax_regression(&config, divided(&dense(SCALES), false), Seed(1), "");
         trained(&app, 1).table(TableId(0)).to_vec()
     };
@@ -155,6 +184,26 @@ fn dense(scales: [f32; FEATURES]) -> DenseExamples {
         labels.push(label);
     }
     let shape = Shape::row(FEATURES);
+    let features = Features::Floats(features);
+    DenseExamples { shape, classes: 2, class_names: None, features, labels }
+}
+
+const PIXELS: usize = 400;
+
+/// Examples of two classes with many features, of which an example has a third.
+fn pixels() -> DenseExamples {
+    let mut random = Seed(7).random();
+    let (mut features, mut labels) = (Vec::new(), Vec::new());
+    for _ in 0..EXAMPLES {
+        let label = random.random_range(0..2);
+        for pixel in 0..PIXELS {
+            let odds = if pixel < 40 { 0.25 + 0.15 * f64::from(label) } else { 0.33 };
+            let value = if random.random_bool(odds) { random.random_range(0.1..1.0) } else { 0.0 };
+            features.push(value);
+        }
+        labels.push(label);
+    }
+    let shape = Shape::row(PIXELS);
     let features = Features::Floats(features);
     DenseExamples { shape, classes: 2, class_names: None, features, labels }
 }

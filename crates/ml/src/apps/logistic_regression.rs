@@ -26,8 +26,8 @@ use crate::divided::Divided;
 use crate::examples::SparseExamples;
 use crate::kernels::vector::{softplus, square_norm};
 use crate::optimizer::{
-    Adaptive, Defaults, InputStatistics, Optimizer, STATISTICS, Schedule, Standard, from_standard,
-    steps, to_standard,
+    Adaptive, Defaults, InputStatistics, Inputs, Optimizer, STATISTICS, Schedule, Standard,
+    from_standard, shortening, steps, to_standard,
 };
 use crate::pieces::sum;
 use crate::trivial::class_frequencies;
@@ -331,14 +331,14 @@ impl SparseDescent {
         model: &Model,
         gradient: Gradient,
         own: Option<Vec<f32>>,
-    ) -> Vec<TableDeltas> {
+    ) -> Result<Vec<TableDeltas>, ApplicationError> {
         let inputs = self.input_rows();
         let standards = self.standards(model, &inputs, own.as_deref());
         let share = (1.0 / self.examples_ratio) as f32;
         let seen_by = SeenBy { workers: self.shared.examples.workers(), batch: self.shared.batch };
         let shares: Vec<f32> =
             standards.iter().map(|standard| share * seen_by.factor(standard.presence)).collect();
-        let Self { shared, adaptive, rows, .. } = self;
+        let Self { shared, visits, adaptive, rows, .. } = self;
         let adaptive = adaptive.as_mut().expect("an optimizer that adapts");
 
         let (mut weights, mut bias) = (gradient.weights, [gradient.bias]);
@@ -351,25 +351,35 @@ impl SparseDescent {
         let bias_squares = adaptive.direct(1, |at| at, clock, &mut bias, of_bias, &[share]);
 
         let rate = shared.schedule.rate(clock) as f32;
-        let directions = weights.iter_mut().chain(&mut bias);
-        directions
+        weights.iter_mut().chain(&mut bias).for_each(|direction| *direction *= -rate);
+        let Batch { examples: train, positions: batch, .. } =
+            visits.batch(clock, &shared.examples.train)?;
+        let changes = {
+            let (mut weights, mut bias) = (weights.clone(), bias);
+            from_standard(&standards, &mut weights, &mut bias);
+            output_changes(train, batch, rows, &weights, bias[0])
+        };
+        let shortened = shortening(&changes);
+        let steps = weights.iter_mut().chain(&mut bias);
+        steps
             .zip(shares.iter().chain([&share]))
-            .for_each(|(step, share)| *step *= -rate * share);
+            .for_each(|(step, share)| *step *= shortened * share);
         from_standard(&standards, &mut weights, &mut bias);
 
-        vec![
+        Ok(vec![
             TableDeltas::listed(rows.clone(), weights),
             TableDeltas::all(bias.to_vec()),
             TableDeltas::listed(rows.clone(), weight_squares),
             TableDeltas::all(bias_squares),
             own.map_or_else(TableDeltas::none, |own| TableDeltas::listed(inputs, own)),
-        ]
+        ])
     }
 
     /// The coordinate of each feature of the batch, from what all workers have seen and this one sees now.
     fn standards(&self, model: &Model, inputs: &[u32], own: Option<&[f32]>) -> Vec<Standard> {
         let rows = inputs.iter().flat_map(|&row| model.row(INPUTS, row as usize));
-        Standard::of_all(rows.copied().collect(), own, self.shared.config.regularization)
+        let curvature = self.shared.config.regularization;
+        Standard::of_all(rows.copied().collect(), own, Inputs::Sparse, curvature)
     }
 }
 
@@ -456,7 +466,7 @@ impl Task for SparseDescent {
             let own = (clock.0 < statistics.clocks)
                 .then(|| statistics.of_sparse(train, batch, &self.rows));
             gradient.scale(scale as f32 * clip);
-            self.adapt(clock, model, gradient, own)
+            self.adapt(clock, model, gradient, own)?
         } else {
             let rate = f64::from(clip) * shared.schedule.rate(clock);
             gradient.scale((-rate / (batch.len() as f64 * self.examples_ratio)) as f32);
@@ -521,6 +531,24 @@ fn gradient(
     }
 
     Gradient { weights: changes, bias, entries }
+}
+
+/// What a step changes in the output of each example of a batch, whose features are `rows`.
+fn output_changes(
+    train: &SparseExamples,
+    batch: &[u32],
+    rows: &[u32],
+    weights: &[f32],
+    bias: f32,
+) -> Vec<f32> {
+    let of_example = |&example: &u32| {
+        let (columns, values) = train.example(example as usize);
+        let place = |column: u32| rows.partition_point(|&row| row < column);
+        let products =
+            columns.iter().zip(values).map(|(&column, value)| weights[place(column)] * value);
+        products.sum::<f32>() + bias
+    };
+    batch.iter().map(of_example).collect()
 }
 
 impl Gradient {

@@ -25,10 +25,12 @@ use crate::config::{ConfigError, count, within};
 use crate::declared::DeclaredExamples;
 use crate::divided::Divided;
 use crate::examples::{DenseExamples, Shape};
+use crate::kernels::dense::{Matrix, multiply};
 use crate::kernels::vector::{axpy, square_norm};
 use crate::layers::{Activations, Score, Stack};
 use crate::optimizer::{
-    Adaptive, InputStatistics, STATISTICS, Schedule, Standard, Steps, from_standard, to_standard,
+    Adaptive, InputStatistics, Inputs, STATISTICS, Schedule, Standard, Steps, from_standard,
+    shortening, to_standard,
 };
 use crate::pieces::Piece;
 use crate::trivial::class_frequencies;
@@ -397,7 +399,7 @@ impl GradientDescent {
     /// Turns the mean gradient into the deltas of all tables. `own` are the statistics of the batch's inputs, in the first
     /// pass.
     fn adapt(&mut self, clock: Clock, model: &Model, deltas: &mut Deltas, own: Option<Vec<f32>>) {
-        let Self { shared, adaptive, examples_ratio, .. } = self;
+        let Self { shared, adaptive, activations, examples_ratio, .. } = self;
         let adaptive = adaptive.as_mut().expect("an optimizer that adapts");
         let share = (1.0 / *examples_ratio) as f32;
         let moved = deltas.tables.len();
@@ -408,21 +410,39 @@ impl GradientDescent {
             to_standard(&standards, &bias.values, &mut weights.values);
         }
 
-        let scale = -(shared.schedule.rate(clock) as f32) * share;
+        let rate = shared.schedule.rate(clock) as f32;
         for table in 0..moved {
             let squares = model.table(squares_of(table, moved));
             let gradient = &mut deltas.tables[table].values;
             let change = adaptive.direct(table, |at| at, clock, gradient, squares, &[share]);
-            gradient.iter_mut().for_each(|direction| *direction *= scale);
+            gradient.iter_mut().for_each(|direction| *direction *= -rate);
             deltas.tables.push(TableDeltas::all(change));
         }
 
+        let mut counts = share;
         if let Some((weights, bias)) = shared.standardized {
             let [weights, bias] = two(&mut deltas.tables, weights, bias);
             from_standard(&standards, &mut weights.values, &mut bias.values);
+            if shared.stack.is_linear() {
+                counts *= shortening(&output_changes(activations.inputs(), weights, bias));
+            }
             deltas.tables.push(own.map_or_else(TableDeltas::none, TableDeltas::all));
         }
+        for step in deltas.tables[..moved].iter_mut().flat_map(|table| &mut table.values) {
+            *step *= counts;
+        }
     }
+}
+
+/// What a step of a dense layer changes in its outputs: examples × outputs.
+fn output_changes(inputs: &[f32], weights: &TableDeltas, bias: &TableDeltas) -> Vec<f32> {
+    let outputs = bias.values.len();
+    let features = weights.values.len() / outputs;
+    let examples = inputs.len() / features;
+    let mut changes = bias.values.repeat(examples);
+    let inputs = Matrix::new(inputs, examples, features);
+    multiply(inputs, Matrix::new(&weights.values, features, outputs), 1.0, 1.0, &mut changes);
+    changes
 }
 
 /// The deltas of two tables, of which the first comes first.
@@ -495,7 +515,8 @@ impl Shared {
             return Vec::new();
         }
         let table = TableId(self.layout.tables().len() as u16 - 1);
-        Standard::of_all(model.table(table).to_vec(), own, self.training.weight_decay)
+        let seen = model.table(table).to_vec();
+        Standard::of_all(seen, own, Inputs::Dense, self.training.weight_decay)
     }
 
     /// The loss and the hits of a copy on examples in pieces, added piece by piece in order, and how many examples they are.

@@ -205,6 +205,11 @@ impl Stack {
         self.layers.first().and_then(|layer| layer.dense())
     }
 
+    /// Whether outputs are linear in the weights.
+    pub fn is_linear(&self) -> bool {
+        self.layers.len() == 1 && self.dense_inputs().is_some()
+    }
+
     /// The sum of all squared weights.
     pub fn square_weights(&self, model: &Model) -> f64 {
         self.weights().map(|id| square_norm(model.table(id))).sum()

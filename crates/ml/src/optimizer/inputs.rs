@@ -20,6 +20,15 @@ pub(crate) struct InputStatistics {
     pub(crate) weight: f64,
 }
 
+/// How the examples of an application have their features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inputs {
+    /// A value of each, 0 or not. A clock moves the weights of all.
+    Dense,
+    /// Those that are not 0. A clock moves the weights of those that its batch has.
+    Sparse,
+}
+
 /// The coordinate in which the weights of a feature are moved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Standard {
@@ -48,27 +57,34 @@ impl InputStatistics {
 impl Standard {
     /// Those of several features. `seen` has a row for each and the row of all examples last; `own` are the same rows of what
     /// a worker sees now and has not counted yet.
-    pub(crate) fn of_all(mut seen: Vec<f32>, own: Option<&[f32]>, curvature: f64) -> Vec<Self> {
+    pub(crate) fn of_all(
+        mut seen: Vec<f32>,
+        own: Option<&[f32]>,
+        inputs: Inputs,
+        curvature: f64,
+    ) -> Vec<Self> {
         for (seen, own) in seen.iter_mut().zip(own.unwrap_or_default()) {
             *seen += own;
         }
         let (features, last) = seen.split_at(seen.len() - STATISTICS);
         let rows = features.chunks_exact(STATISTICS);
-        rows.map(|row| Self::of(row, last[0], curvature)).collect()
+        rows.map(|row| Self::of(row, last[0], inputs, curvature)).collect()
     }
 
     /// The center and the scale of a feature after `examples`, the share of all that has been seen. `curvature` is that of
     /// the regularisation.
     ///
     /// Features that most examples have are centered, and scaled by their standard deviation. Others are scaled by the
-    /// root mean square where they occur: a weight that is moved seldom is not moved further for it. So are those whose
-    /// variance is lost in rounding, such as a column of ones: what is left of a gradient after centering would be rounding too.
+    /// root mean square where they occur: a weight that is moved seldom is not moved further for it. Of sparse examples
+    /// these are not centered, since that would move the bias for features that a batch does not have. Neither are those
+    /// whose variance is lost in rounding, such as a column of ones: what is left of a gradient after centering would be
+    /// rounding too.
     /// A scale is large enough for steps on the regularisation too, whose curvature is up to four times as much beside that of
     /// a logistic loss.
     ///
     /// The figures of a row may come from different moments, or rounded, where data centers exchange them apart. So they are
     /// held to what figures of real numbers obey.
-    pub(crate) fn of(row: &[f32], examples: f32, curvature: f64) -> Self {
+    pub(crate) fn of(row: &[f32], examples: f32, inputs: Inputs, curvature: f64) -> Self {
         let [present, sum, squares] = [row[0], row[1], row[2]].map(f64::from);
         if present <= 0.0 {
             return Self { center: 0.0, scale: 1.0, presence: 0.0 };
@@ -78,9 +94,10 @@ impl Standard {
         let squares = squares.max(sum * sum / present);
         let (mean, mean_square) = (sum / examples, squares / examples);
         let variance = mean_square - mean * mean;
-        let is_centered = present > DENSE * examples && variance > PRECISION * mean_square;
-        let (center, square) =
-            if is_centered { (mean, variance) } else { (0.0, squares / present) };
+        let varies = variance > PRECISION * mean_square;
+        let is_common = present > COMMON * examples;
+        let center = if varies && (is_common || inputs == Inputs::Dense) { mean } else { 0.0 };
+        let square = if varies && is_common { variance } else { squares / present };
         let scale = (square + 4.0 * curvature).sqrt();
         let scale = if scale > 0.0 { scale as f32 } else { 1.0 };
         Self { center: center as f32, scale, presence: (present / examples) as f32 }
@@ -110,8 +127,8 @@ pub(crate) fn from_standard(standards: &[Standard], step: &mut [f32], bias: &mut
 /// Values of each row.
 pub(crate) const STATISTICS: usize = 3;
 
-/// The share of the examples above which a feature is centered.
-const DENSE: f64 = 0.5;
+/// The share of the examples above which a feature is scaled by its standard deviation.
+const COMMON: f64 = 0.5;
 
 /// A variance below this share of the mean square is rounding of single precision.
 const PRECISION: f64 = 1e-5;
@@ -122,23 +139,25 @@ const SUM_MAX: f64 = 1e30;
 mod tests {
     use super::*;
 
-    fn standard(values: &[f32], curvature: f64) -> Standard {
+    fn standard(values: &[f32], inputs: Inputs, curvature: f64) -> Standard {
         let statistics = InputStatistics { clocks: 1, weight: 1.0 / values.len() as f64 };
         let mut row = [0.0; STATISTICS];
         values.iter().for_each(|&value| statistics.add(value, &mut row));
-        Standard::of(&row, 1.0, curvature)
+        Standard::of(&row, 1.0, inputs, curvature)
     }
 
     #[test]
-    fn dense_features_are_centered_and_sparse_ones_scaled_where_they_occur() {
+    fn common_features_are_standardised_and_rare_ones_scaled_where_they_occur() {
         let close = |found: Standard, center: f32, scale: f32| {
             assert!((found.center - center).abs() < 1e-3 && (found.scale - scale).abs() < 1e-3);
         };
-        close(standard(&[99.0, 101.0, 99.0, 101.0], 0.0), 100.0, 1.0);
-        close(standard(&[0.0, 0.0, 3.0, 0.0], 0.0), 0.0, 3.0);
-        close(standard(&[0.0, 0.0, 3.0, 0.0], 4.0), 0.0, 5.0);
-        close(standard(&[0.0, 0.0], 0.0), 0.0, 1.0);
-        close(standard(&[7.0, 7.0], 0.25), 0.0, 50.0_f32.sqrt());
+        for (inputs, center) in [(Inputs::Dense, 0.75), (Inputs::Sparse, 0.0)] {
+            close(standard(&[99.0, 101.0, 99.0, 101.0], inputs, 0.0), 100.0, 1.0);
+            close(standard(&[0.0, 0.0, 3.0, 0.0], inputs, 0.0), center, 3.0);
+            close(standard(&[0.0, 0.0, 3.0, 0.0], inputs, 4.0), center, 5.0);
+            close(standard(&[0.0, 0.0], inputs, 0.0), 0.0, 1.0);
+            close(standard(&[7.0, 7.0], inputs, 0.25), 0.0, 50.0_f32.sqrt());
+        }
     }
 
     #[test]
@@ -150,7 +169,7 @@ mod tests {
             ([0.1, 0.1, 1e-8], 1.0),
             ([1.0, 100.0, 9000.0], 100.0),
         ] {
-            let found = Standard::of(&row, 0.33, 0.0);
+            let found = Standard::of(&row, 0.33, Inputs::Sparse, 0.0);
             assert!((0.9..1.2).contains(&(found.scale / scale)), "{row:?}: {}", found.scale);
             assert_eq!(found.center, 0.0, "{row:?}");
         }

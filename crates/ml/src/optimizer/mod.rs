@@ -9,6 +9,7 @@
 
 mod adaptive;
 mod inputs;
+mod output_change;
 mod schedule;
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,10 @@ use serde::{Deserialize, Serialize};
 use crate::config::{ConfigError, RateDecay, above_zero, count, within};
 
 pub(crate) use adaptive::Adaptive;
-pub(crate) use inputs::{InputStatistics, STATISTICS, Standard, from_standard, to_standard};
+pub(crate) use inputs::{
+    InputStatistics, Inputs, STATISTICS, Standard, from_standard, to_standard,
+};
+pub(crate) use output_change::shortening;
 pub(crate) use schedule::Schedule;
 
 /// Which direction follows from a gradient.

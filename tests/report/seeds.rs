@@ -137,6 +137,16 @@ fn models_that_are_as_fast_as_the_fastest_are_named() {
 }
 
 #[test]
+fn the_fastest_model_is_named_where_bsp_never_reaches_the_target() {
+    let bsp: (Shape, &[f64]) = (Shape { reaches: false, ..WAN_BSP }, &[1.0, 1.0]);
+    let local_steps = Shape { remote: "local-steps", clock_s: 0.1, ..WAN_ASP };
+    check_verdicts(
+        &[bsp, (WAN_ASP, &[1.0, 1.1]), (local_steps, &[1.0, 1.1])],
+        "local-steps reaches the target with 2 of 2 seeds after 12.1 s in the median, and bsp with none",
+    );
+}
+
+#[test]
 fn a_seed_that_misses_the_target_is_counted() {
     let mut comparisons = Vec::new();
     for seed in 1..=3 {
@@ -193,6 +203,8 @@ fn a_report_over_seeds_is_renewed_from_its_runs() {
     assert_eq!((file.seeds.as_slice(), file.rows.len()), ([9, 10].as_slice(), 2));
 
     let page = fs::read_to_string(place.path().join("compare.html")).unwrap();
+    let range = "<small>12.9\u{a0}s to\u{a0}15.5\u{a0}s</small>";
+    assert!(page.contains(range), "a range is below its median, so that the table fits a page");
     assert!(page.contains("asp: 1.620 at 0 s"), "curves begin with the initial models");
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let page = roxmltree::Document::parse_with_options(&page, options).unwrap();

@@ -3,12 +3,14 @@
 use crate::comparison::{ComparedRun, Comparison, LAN};
 use crate::text::numbers;
 
-/// A sentence for each WAN, and one for each set of runs that went alike.
+/// A sentence for each WAN, one for each whose machines are not those of the LAN, and one for each set of runs that went
+/// alike.
 pub(crate) fn verdicts(comparison: &Comparison) -> Vec<String> {
     let wans = comparison.wans();
     let fastest = wans.iter().filter_map(|wan| verdict(comparison, wan));
+    let machines = wans.iter().filter_map(|wan| other_machines(comparison, wan));
     let identical = wans.iter().flat_map(|wan| identical(comparison, wan));
-    fastest.chain(identical).collect()
+    fastest.chain(machines).chain(identical).collect()
 }
 
 /// The runs on a WAN that are equal in every evaluation, in a sentence for each set of them.
@@ -46,35 +48,58 @@ fn verdict(comparison: &Comparison, wan: &str) -> Option<String> {
         return None;
     }
 
-    let bsp = comparison.on(wan).find(|run| run.row.summary.remote_sync == "bsp")?;
-    let others = comparison.on(wan).filter(|run| run.row.summary.remote_sync != "bsp");
-    let best = others.filter(|run| run.row.speedup_vs_bsp.is_some()).max_by(|a, b| {
-        a.row.speedup_vs_bsp.partial_cmp(&b.row.speedup_vs_bsp).unwrap_or(std::cmp::Ordering::Equal)
-    })?;
-
-    let speedup = best.row.speedup_vs_bsp?;
-    let pace = if speedup >= 1.0 {
-        format!("{} sooner", numbers::times(speedup))
-    } else {
-        format!("{} later", numbers::times(1.0 / speedup))
+    let time = |run: &ComparedRun| run.row.summary.time_to_target_s.unwrap_or(f64::INFINITY);
+    let bsp = comparison.on(wan).find(|run| run.row.summary.remote_sync == "bsp");
+    let others = || comparison.on(wan).filter(|run| run.row.summary.remote_sync != "bsp");
+    let best = others().min_by(|a, b| time(a).total_cmp(&time(b)))?;
+    let Some(time_s) = best.row.summary.time_to_target_s else {
+        let reaches = bsp.is_some_and(|bsp| time(bsp).is_finite());
+        let but = if reaches { " but bsp" } else { "" };
+        return Some(format!("On {wan}, no model{but} reaches the target."));
     };
 
-    let bytes = |run: &ComparedRun| {
-        run.row.summary.wan_bytes_to_target.unwrap_or(run.row.summary.wan_bytes)
+    let pace = match (best.row.speedup_vs_bsp, bsp) {
+        (Some(speedup), _) if speedup >= 1.0 => {
+            format!("{} sooner than bsp", numbers::times(speedup))
+        }
+        (Some(speedup), _) => format!("{} later than bsp", numbers::times(1.0 / speedup)),
+        (None, Some(_)) => format!("after {}, and bsp never does", numbers::seconds(time_s)),
+        (None, None) if others().count() > 1 => {
+            format!("first, after {}", numbers::seconds(time_s))
+        }
+        (None, None) => return None,
     };
-    let (own, theirs) = (bytes(best) as f64, bytes(bsp) as f64);
-    let traffic = match (own > 0.0 && theirs > 0.0, own <= theirs) {
-        (false, _) => String::new(),
-        (true, true) => format!(", with {} fewer WAN bytes", numbers::times(theirs / own)),
-        (true, false) => format!(", with {} more WAN bytes", numbers::times(own / theirs)),
-    };
-
+    let traffic = bsp.map_or_else(String::new, |bsp| traffic(best, bsp));
     let lan = best.row.times_lan.map_or(String::new(), |times| {
         format!("; that is {} the time that BSP takes on the LAN", numbers::times(times))
     });
 
     let remote = &best.row.summary.remote_sync;
-    Some(format!("On {wan}, {remote} reaches the target {pace} than bsp{traffic}{lan}."))
+    Some(format!("On {wan}, {remote} reaches the target {pace}{traffic}{lan}."))
+}
+
+/// `, with 11.9× fewer WAN bytes`, up to the target where it was met.
+fn traffic(best: &ComparedRun, bsp: &ComparedRun) -> String {
+    let bytes = |run: &ComparedRun| {
+        run.row.summary.wan_bytes_to_target.unwrap_or(run.row.summary.wan_bytes)
+    };
+    let (own, theirs) = (bytes(best) as f64, bytes(bsp) as f64);
+    match (own > 0.0 && theirs > 0.0, own <= theirs) {
+        (false, _) => String::new(),
+        (true, true) => format!(", with {} fewer WAN bytes", numbers::times(theirs / own)),
+        (true, false) => format!(", with {} more WAN bytes", numbers::times(own / theirs)),
+    }
+}
+
+/// That times on a WAN are not compared with the LAN, whose machines are others.
+fn other_machines(comparison: &Comparison, wan: &str) -> Option<String> {
+    let lan = comparison.lan_baseline()?.row.summary.workers;
+    let own = comparison.on(wan).next()?.row.summary.workers;
+    (own != lan).then(|| {
+        format!(
+            "{wan} has {own} workers and the LAN has {lan}: times over different machines are not compared."
+        )
+    })
 }
 
 /// `bsp, ssp and asp`.

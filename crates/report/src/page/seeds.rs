@@ -50,7 +50,7 @@ pub(crate) fn seeds_page(run_toml: &str, seeds: &SeededComparison) -> String {
         "seeds.html",
         &SeedsView {
             title: format!("{name}: {seeds_said}"),
-            sentence: about.map_or_else(String::new, trained_on),
+            sentence: about.map_or_else(String::new, |about| format!("{}.", trained_on(about))),
             target: format!("{target}{}", seeds.definition()),
             slowdown: seeds.slowdown().map(|fitted| fitted.said()),
             verdicts: seed_verdicts(seeds),
@@ -79,14 +79,13 @@ fn medians(cells: &[SeedCell<'_>]) -> Table {
     let rows: Vec<SpreadRow> = cells.iter().map(SpreadRow::of).collect();
     // One model alone has nothing that it is compared with.
     let has_ratios = rows.iter().any(|row| row.speedup_vs_bsp.is_some() || row.times_lan.is_some());
-    let ratios: &[(&str, usize)] =
-        if has_ratios { &[("vs BSP", 2), ("times LAN", 2)] } else { &[] };
-    let figures =
-        [(metric, 2), ("WAN bytes", 2), ("cost", 2), ("reads held back, worker-seconds", 2)];
-    let over = [&[("", 2), ("time to target", 2)], ratios, &figures].concat();
-    let mut heads = vec!["model", "met"];
-    heads.extend(["#median", "#range"].repeat(over.len() - 1));
-    let mut table = Table::new("Medians over the seeds", &heads).over(&over);
+    let mut heads = vec!["model", "met", "#time to target"];
+    if has_ratios {
+        heads.extend(["#vs BSP", "#times LAN"]);
+    }
+    let metric = format!("#{metric}");
+    heads.extend([&*metric, "#WAN bytes", "#cost", "#worker-seconds held back"]);
+    let mut table = Table::new("Medians over the seeds", &heads);
 
     let mut wan = None;
     for ((at, cell), row) in cells.iter().enumerate().zip(&rows) {
@@ -99,25 +98,29 @@ fn medians(cells: &[SeedCell<'_>]) -> Table {
             Cell::new(cell.remote()).dot(colour(cell.remote(), at)),
             Cell::new(format!("{} of {}", row.reached, row.runs)).miss_if(row.reached < row.runs),
         ];
-        figures.extend(both(Some(&row.time_to_target_s), "never", numbers::seconds));
+        figures.push(median(Some(&row.time_to_target_s), "never", numbers::seconds));
         if has_ratios {
-            figures.extend(both(row.speedup_vs_bsp.as_ref(), numbers::NONE, numbers::times));
-            figures.extend(both(row.times_lan.as_ref(), numbers::NONE, numbers::times));
+            figures.push(median(row.speedup_vs_bsp.as_ref(), numbers::NONE, numbers::times));
+            figures.push(median(row.times_lan.as_ref(), numbers::NONE, numbers::times));
         }
-        figures.extend(both(Some(&row.metric), "not finite", numbers::objective));
-        figures.extend(both(Some(&row.wan_bytes), numbers::NONE, bytes));
-        figures.extend(both(Some(&row.cost_usd), numbers::NONE, numbers::dollars));
-        figures.extend(both(Some(&row.blocked_s), numbers::NONE, numbers::seconds));
+        figures.extend([
+            median(Some(&row.metric), "not finite", numbers::objective),
+            median(Some(&row.wan_bytes), numbers::NONE, bytes),
+            median(Some(&row.cost_usd), numbers::NONE, numbers::dollars),
+            median(Some(&row.blocked_s), numbers::NONE, numbers::seconds),
+        ]);
         table.row(figures);
     }
     table
 }
 
-/// The median and the range of a figure, or none of both.
-fn both(spread: Option<&Spread>, missing: &str, show: impl Fn(f64) -> String) -> [Cell; 2] {
-    let Some(spread) = spread else { return [numbers::NONE, ""].map(Cell::new) };
+/// The median of a figure, with the range below it unless all seeds have one value.
+fn median(spread: Option<&Spread>, missing: &str, show: impl Fn(f64) -> String) -> Cell {
+    let Some(spread) = spread else { return Cell::new(numbers::NONE) };
     let median = spread.median.map_or_else(|| missing.into(), &show);
-    [Cell::new(median), Cell::new(range(spread, missing, show))]
+    let range = range(spread, missing, show);
+    let below = if range == median { String::new() } else { range };
+    Cell::new(median).below(&below)
 }
 
 /// A row for each run.

@@ -33,9 +33,11 @@ fn on_wan(cells: &[SeedCell<'_>], wan: &str) -> Vec<String> {
     let on = || cells.iter().filter(|cell| cell.wan() == wan && wan != LAN);
     let Some(bsp) = on().find(|cell| cell.remote() == BSP) else { return Vec::new() };
     let others = || on().filter(|cell| cell.remote() != BSP && cell.reached() > 0);
-    let Some(best) = others().min_by(|a, b| pace(a, bsp).total_cmp(&pace(b, bsp))) else {
-        return Vec::new();
+    let by_pace = |a: &&SeedCell<'_>, b: &&SeedCell<'_>| {
+        let paces = pace(a, bsp).total_cmp(&pace(b, bsp));
+        paces.then_with(|| median_time(a).total_cmp(&median_time(b)))
     };
+    let Some(best) = others().min_by(by_pace) else { return Vec::new() };
 
     if best.paired(bsp).next().is_none() {
         return Vec::new();
@@ -62,6 +64,12 @@ fn pace(cell: &SeedCell<'_>, bsp: &SeedCell<'_>) -> f64 {
     Spread::of(ratios).and_then(|spread| spread.median).unwrap_or(f64::INFINITY)
 }
 
+/// Seconds to the target in the median; infinite where that is never.
+fn median_time(cell: &SeedCell<'_>) -> f64 {
+    let time = cell.spread_to_target(|summary| summary.time_to_target_s);
+    time.median.unwrap_or(f64::INFINITY)
+}
+
 /// `asp reaches the target 3.10× sooner than bsp (2.90× to 3.42× over 5 seeds), with …`.
 fn against(best: &SeedCell<'_>, bsp: &SeedCell<'_>) -> String {
     let paired = Paired::of(best, bsp);
@@ -75,8 +83,14 @@ fn against(best: &SeedCell<'_>, bsp: &SeedCell<'_>) -> String {
 
     let mut said = match (paired.is_noise(), speedup) {
         _ if bsp.reached() == 0 => {
-            let reached = best.reached();
-            format!("{remote} reaches the target with {reached} of {seeds}, and bsp with none")
+            let (reached, median) = (best.reached(), median_time(best));
+            let after = match median.is_finite() {
+                true => format!(" after {} in the median", numbers::seconds(median)),
+                false => String::new(),
+            };
+            format!(
+                "{remote} reaches the target with {reached} of {seeds}{after}, and bsp with none"
+            )
         }
         (true, speedup) => {
             let median = speedup.and_then(|spread| spread.median);

@@ -16,9 +16,9 @@ pub(in crate::page) struct AgainstBsp {
     paired: bool,
 }
 
-/// `None` where no WAN has BSP to compare with.
+/// `None` where BSP reaches the target on no WAN, so that nothing compares with it.
 pub(in crate::page) fn against_bsp(comparison: &Comparison) -> Option<AgainstBsp> {
-    comparison.wans().into_iter().find(|wan| *wan != LAN && bsp(comparison, wan).is_some())?;
+    compared(comparison).next()?;
     let times = times(comparison);
     let paired = times.fits(Size::HALF);
     let size = if paired { Size::HALF } else { Size::WIDE };
@@ -34,8 +34,8 @@ fn times(comparison: &Comparison) -> Bars {
         description: "Time to target of each model, as multiples of BSP's on the same WAN".into(),
         y_label: "time to target, BSP's on the same WAN = 1".into(),
         groups: groups(comparison, |run, bsp| {
-            let time = run.row.summary.time_to_target_s?;
-            Some(vec![time / bsp.row.summary.time_to_target_s.filter(|time| *time > 0.0)?])
+            let time = |run: &ComparedRun| run.row.summary.time_to_target_s;
+            Some(vec![time(run)? / time(bsp)?])
         }),
         base: Base::Zero,
         parts: None,
@@ -62,26 +62,24 @@ fn dollars(comparison: &Comparison) -> Bars {
     }
 }
 
-/// A group for each WAN: BSP on the LAN, as the best that is possible, then the WAN's own runs.
+/// A group for each WAN: BSP on the LAN with the same machines, as the best that is possible, then the WAN's own runs.
 fn groups(
     comparison: &Comparison,
     parts: impl Fn(&ComparedRun, &ComparedRun) -> Option<Vec<f64>>,
 ) -> Vec<BarGroup> {
-    let bar = |run: &ComparedRun, label: &str, colour: usize, base: Option<&ComparedRun>| {
-        let parts = base.and_then(|base| parts(run, base));
-        let text = match (&parts, base) {
-            (Some(parts), _) => numbers::multiple(parts.iter().sum()),
-            _ if run.row.summary.time_to_target_s.is_none() => "never".into(),
-            (None, None) => "no BSP".into(),
-            (None, Some(_)) => "BSP never".into(),
+    let bar = |run: &ComparedRun, label: &str, colour: usize, base: &ComparedRun| {
+        let parts = parts(run, base);
+        let text = match &parts {
+            Some(parts) => numbers::multiple(parts.iter().sum()),
+            None if run.row.summary.time_to_target_s.is_some() => numbers::NONE.into(),
+            None => "never".into(),
         };
-
         Bar { label: label.into(), colour, parts: parts.unwrap_or_default(), text, printed: None }
     };
 
-    let group = |wan: &str| {
-        let base = bsp(comparison, wan);
+    let group = |(wan, base): (&str, &ComparedRun)| {
         let lan = comparison.lan_baseline();
+        let lan = lan.filter(|run| run.row.summary.workers == base.row.summary.workers);
         let lan = lan.map(|run| bar(run, LAN, colour(LAN, 0), base));
 
         let own = comparison.on(wan).enumerate().map(|(at, run)| {
@@ -92,9 +90,13 @@ fn groups(
         BarGroup { label: wan.into(), bars: lan.into_iter().chain(own).collect() }
     };
 
-    comparison.wans().into_iter().filter(|wan| *wan != LAN).map(group).collect()
+    compared(comparison).map(group).collect()
 }
 
-fn bsp<'a>(comparison: &'a Comparison, wan: &'a str) -> Option<&'a ComparedRun> {
-    comparison.on(wan).find(|run| run.row.summary.remote_sync == "bsp")
+/// The WANs on which BSP reaches the target, with its run.
+fn compared(comparison: &Comparison) -> impl Iterator<Item = (&str, &ComparedRun)> {
+    comparison.wans().into_iter().filter(|wan| *wan != LAN).filter_map(|wan| {
+        let bsp = comparison.on(wan).find(|run| run.row.summary.remote_sync == "bsp")?;
+        bsp.row.summary.time_to_target_s.filter(|time_s| *time_s > 0.0).map(|_| (wan, bsp))
+    })
 }

@@ -49,6 +49,8 @@ pub(crate) struct Cell {
     miss: bool,
     /// A bar beside the text: percent of its longest.
     bar: Option<String>,
+    /// A quieter line below the text; empty for none.
+    below: String,
 }
 
 impl Table {
@@ -125,6 +127,13 @@ impl Cell {
 
     pub(crate) fn miss_if(self, miss: bool) -> Self {
         Self { miss, ..self }
+    }
+
+    /// A quieter line below the text, such as a range: `2.90× to 3.42×` breaks before `to` alone.
+    pub(crate) fn below(self, text: &str) -> Self {
+        let parts: Vec<String> =
+            text.split(" to ").map(|part| part.replace(' ', "\u{a0}")).collect();
+        Self { below: parts.join(" to\u{a0}"), ..self }
     }
 
     /// A bar beside the figure, `share` of the longest.

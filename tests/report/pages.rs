@@ -11,7 +11,9 @@ use gaia_telemetry::{
     BlockedSeconds, BreakdownRecord, LinkRecord, Progress, RatingRecord, Summary,
 };
 
-use crate::sample::{self, LAN_BSP, RUN_TOML, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
+use crate::sample::{
+    self, LAN_BSP, RUN_TOML, Shape, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP,
+};
 
 pub(crate) fn fresh(name: &str) -> RunDirectory {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -234,7 +236,32 @@ fn a_comparison_draws_every_run_against_bsp_on_the_same_wan() {
     let mut bsp = sample::run(WAN_BSP);
     bsp.0.time_to_target_s = None;
     let page = check_comparison("report-bsp-never", vec![bsp, sample::run(WAN_ASP)]);
-    assert!(page.contains(">BSP never<"));
+    assert!(!page.contains("Against BSP"), "nothing compares with what BSP never reached");
+    assert!(page.contains("asp reaches the target after 12.9 s, and bsp never does"));
+}
+
+#[test]
+fn the_lan_is_beside_runs_on_as_many_machines_alone() {
+    let bars = |workers: usize| {
+        let mut lan = sample::run(LAN_BSP);
+        lan.0.workers = workers;
+        let name = format!("report-lan-of-{workers}");
+        let page = check_comparison(&name, vec![lan, sample::run(WAN_BSP), sample::run(WAN_ASP)]);
+        between(&page, "aria-label=\"Time to target", "</svg>").matches(">lan<").count()
+    };
+    assert_eq!((bars(22), bars(8)), (1, 0));
+}
+
+#[test]
+fn a_legend_is_never_cut_on_a_phone() {
+    for remote in ["asp", "local-steps"] {
+        let (summary, progress) = sample::run(Shape { remote, ..THREE_ASP });
+        let page = check_run(&format!("report-legend-{remote}"), &summary, &progress);
+        let phone = between(&page, "<div class=\"small\">", "</svg>");
+        for entry in [&*format!(">{remote}, worst copy<"), ">all copies<"] {
+            assert!(phone.contains(entry), "{entry}: {phone}");
+        }
+    }
 }
 
 #[test]
@@ -299,7 +326,7 @@ fn curves_begin_with_the_initial_model() {
     progress.remove(0);
     let page = check_run("report-initial", &summary, &progress);
     let picture = between(&page, "<h2>Objective over time", "class=\"pair\"");
-    assert!(picture.contains("asp, worst copy (shaded: all copies): 1.620 at 0 s"), "{picture}");
+    assert!(picture.contains("asp, worst copy: 1.620 at 0 s"), "{picture}");
     let metric = between(&page, "<h3>Held-out rmse over time", "</section>");
     assert!(metric.contains(": 1.780 at 0 s"), "{metric}");
 

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use gaia_driver::Outcome;
 use gaia_report::{Comparison, Paint, comparison_block, highlights_block, run_block};
-use gaia_telemetry::{BrokenLink, ConservationRecord, GuardRecord, HomeEvaluation, Summary};
+use gaia_telemetry::{
+    BrokenLink, ConservationRecord, GuardRecord, HomeEvaluation, Progress, Summary,
+};
 
-use crate::sample::{self, LAN_BSP, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
+use crate::sample::{self, LAN_BSP, Shape, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
 
 /// The block, once it is known to fit a terminal.
 fn check(block: String) -> String {
@@ -175,6 +177,48 @@ fn a_comparison_ends_in_a_table() {
     On gaia-2016-ec2-all, asp reaches the target 4.18× sooner than bsp, with 18.3×
     fewer WAN bytes; that is 1.12× the time that BSP takes on the LAN.
     "#);
+}
+
+#[track_caller]
+fn check_verdict(runs: Vec<(Summary, Vec<Progress>)>, expect: &str) {
+    let block = check(comparison_block(&Comparison::new(runs), None, Paint::Plain));
+    assert!(block.replace('\n', " ").contains(expect), "{block}");
+}
+
+#[test]
+fn the_fastest_model_is_named_where_bsp_never_reaches_the_target() {
+    let never = |shape| {
+        let (mut summary, progress) = sample::run(shape);
+        summary.time_to_target_s = None;
+        (summary, progress)
+    };
+    let faster = sample::run(Shape { remote: "local-steps", clock_s: 0.1, ..WAN_ASP });
+    check_verdict(
+        vec![never(WAN_BSP), sample::run(WAN_ASP), faster.clone()],
+        "On gaia-2016-ec2-all, local-steps reaches the target after 11.5 s, and bsp never does, with",
+    );
+    check_verdict(
+        vec![sample::run(WAN_ASP), faster],
+        "On gaia-2016-ec2-all, local-steps reaches the target first, after 11.5 s.",
+    );
+    check_verdict(
+        vec![never(WAN_BSP), never(WAN_ASP)],
+        "On gaia-2016-ec2-all, no model reaches the target.",
+    );
+    check_verdict(
+        vec![sample::run(WAN_BSP), never(WAN_ASP)],
+        "On gaia-2016-ec2-all, no model but bsp reaches the target.",
+    );
+}
+
+#[test]
+fn other_machines_on_the_lan_are_said() {
+    let mut lan = sample::run(LAN_BSP);
+    lan.0.workers = 8;
+    check_verdict(
+        vec![lan, sample::run(WAN_BSP), sample::run(WAN_ASP)],
+        "gaia-2016-ec2-all has 22 workers and the LAN has 8: times over different machines are not compared.",
+    );
 }
 
 #[test]

@@ -12,6 +12,8 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<(f64, f64)>,
     /// The lowest and the highest of the values that the line summarises, at each point; empty for none.
     pub(crate) band: Vec<(f64, f64)>,
+    /// What the band reaches over, in the legend; empty where the page says it.
+    pub(crate) band_label: &'static str,
     /// Points drawn as marks: where the target was met, or points without a line.
     pub(crate) marked: Vec<(f64, f64)>,
 }

@@ -20,6 +20,8 @@ pub(super) enum Swatch {
     /// The mark of a curve without a line.
     Mark,
     Bar,
+    /// The area around a curve.
+    Band,
     /// A bar's upper part.
     FaintBar,
     /// The mark of a figure printed elsewhere.
@@ -47,6 +49,18 @@ impl From<&Curve> for Key {
             swatch: if curve.points.is_empty() { Swatch::Mark } else { Swatch::Line },
         }
     }
+}
+
+/// The entries of a curve: itself, and the area around it where that has a name.
+pub(super) fn keys_of(curve: &Curve) -> impl Iterator<Item = Key> {
+    let is_named = !curve.band.is_empty() && !curve.band_label.is_empty();
+    let band = is_named.then(|| Key {
+        label: curve.band_label.into(),
+        note: String::new(),
+        colour: curve.colour,
+        swatch: Swatch::Band,
+    });
+    [Key::from(curve)].into_iter().chain(band)
 }
 
 impl Legend {
@@ -101,6 +115,7 @@ impl Key {
                 mark(svg, self.colour, x + 9.0, middle);
             }
             Swatch::Mark => mark(svg, self.colour, x + 9.0, middle),
+            Swatch::Band => bar(svg, "gc-band"),
             Swatch::Bar => bar(svg, "gc-bar"),
             Swatch::FaintBar => bar(svg, "gc-bar gc-faint"),
             Swatch::Printed => printed(svg, x + 9.0, middle),

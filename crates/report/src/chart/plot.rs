@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::csv::Csv;
 use super::curve::Curve;
 use super::exits::{Edge, exits};
-use super::legend::{Key, Legend, mark};
+use super::legend::{Legend, keys_of, mark};
 use super::range::{extent, shown};
 use super::scale::{Quantity, Scale};
 use super::size::Size;
@@ -124,10 +124,8 @@ impl Plot {
     }
 
     fn draw(&self, svg: &mut Svg, size: Size) {
-        let legend = Legend::new(
-            self.curves.iter().filter(|curve| curve.shows()).map(Key::from),
-            size.width,
-        );
+        let shown = self.curves.iter().filter(|curve| curve.shows());
+        let legend = Legend::new(shown.flat_map(keys_of), size.width);
         legend.draw(svg);
 
         let (Some(x), Some(y)) = (self.x_scale(), self.y_scale()) else {

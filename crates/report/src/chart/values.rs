@@ -82,6 +82,7 @@ mod tests {
             colour: 0,
             points: vec![(0.0, 1.5), (12.4, 0.731_24)],
             band: vec![(1.5, 1.5), (0.7, 0.75)],
+            band_label: "",
             marked: Vec::new(),
         };
         assert_eq!(titled(&curve, 0, Quantity::Seconds), "asp: 1.500 at 0 s");

@@ -5,7 +5,7 @@ use console::{Alignment, measure_text_width, pad_str, truncate_str};
 /// How many columns a terminal block may fill.
 pub(crate) const WIDTH: usize = 80;
 
-/// Rows of cells under headings. Where the table is too wide, the first column is shortened.
+/// Rows of cells under headings. Where the table is too wide, its columns move together; then the first is shortened.
 pub(crate) struct TextTable {
     heads: Vec<(&'static str, Alignment)>,
     rows: Vec<Vec<String>>,
@@ -32,23 +32,24 @@ impl TextTable {
                 cells.chain([measure_text_width(head)]).max().unwrap_or(0)
             })
             .collect();
-        let total: usize = widths.iter().sum::<usize>() + GUTTER.len() * (widths.len() - 1);
-        let over = total.saturating_sub(width);
+        let total = |gutter: &str| widths.iter().sum::<usize>() + gutter.len() * (widths.len() - 1);
+        let gutter = if total(GUTTER) <= width { GUTTER } else { NARROW_GUTTER };
+        let over = total(gutter).saturating_sub(width);
         widths[0] = widths[0].saturating_sub(over).max(FIRST_MIN.min(widths[0]));
 
         let heads: Vec<String> = self.heads.iter().map(|(head, _)| (*head).to_owned()).collect();
-        let rows = self.rows.iter().map(|row| self.line(row, &widths)).collect();
-        (self.line(&heads, &widths), rows)
+        let rows = self.rows.iter().map(|row| self.line(row, &widths, gutter)).collect();
+        (self.line(&heads, &widths, gutter), rows)
     }
 
-    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+    fn line(&self, cells: &[String], widths: &[usize], gutter: &str) -> String {
         let cells: Vec<_> = cells
             .iter()
             .zip(widths)
             .zip(&self.heads)
             .map(|((cell, width), (_, align))| pad_str(cell, *width, *align, Some("…")))
             .collect();
-        cells.join(GUTTER).trim_end().to_owned()
+        cells.join(gutter).trim_end().to_owned()
     }
 }
 
@@ -79,6 +80,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 const GUTTER: &str = "  ";
+const NARROW_GUTTER: &str = " ";
 
 /// Names of this length are never cut: a row that is too wide can still be read.
 const FIRST_MIN: usize = 22;
@@ -94,8 +96,16 @@ mod tests {
         let mut table = TextTable::new(&[("link", Alignment::Left), ("bytes", Alignment::Right)]);
         table.row(vec!["a data center with a very long name".into(), "14.2 MB".into()]);
         let (head, rows) = table.lines(20);
-        assert_eq!(head, "link                      bytes");
-        assert_eq!(rows, ["a data center with a …  14.2 MB"]);
+        assert_eq!(head, "link                     bytes");
+        assert_eq!(rows, ["a data center with a … 14.2 MB"]);
+    }
+
+    #[test]
+    fn columns_move_together_before_a_name_is_cut() {
+        let mut table = TextTable::new(&[("", Alignment::Left), ("bytes", Alignment::Right)]);
+        table.row(vec!["local-steps over a wide area".into(), "14.2 MB".into()]);
+        assert_eq!(table.lines(37).1, ["local-steps over a wide area  14.2 MB"]);
+        assert_eq!(table.lines(36).1, ["local-steps over a wide area 14.2 MB"]);
     }
 
     #[test]

@@ -119,14 +119,11 @@ fn curve(axes: Axes, run: &Traced<'_>, alone: bool) -> Option<Curve> {
 
     let spread = alone && axes != Axes::MetricOverTime && run.summary.data_centers.len() > 1;
     Some(Curve {
-        label: if spread {
-            format!("{} (shaded: all copies)", run.label)
-        } else {
-            run.label.clone()
-        },
+        label: run.label.clone(),
         note,
         colour: run.colour,
         band: if spread { band } else { Vec::new() },
+        band_label: "all copies",
         marked: reached.into_iter().collect(),
         points,
     })

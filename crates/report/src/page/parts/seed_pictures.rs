@@ -73,5 +73,13 @@ fn curve(axes: Axes, cell: &SeedCell<'_>, label: String, colour: usize) -> Optio
             numbers::shown(metric, numbers::objective)
         }
     };
-    Some(Curve { label, note, colour, band: band.range, marked: Vec::new(), points: band.points })
+    Some(Curve {
+        label,
+        note,
+        colour,
+        band: band.range,
+        band_label: "",
+        marked: Vec::new(),
+        points: band.points,
+    })
 }

@@ -101,7 +101,15 @@ fn over_time(curves: Vec<Curve>) -> Plot {
 }
 
 fn line(label: String, colour: usize, points: Vec<(f64, f64)>) -> Curve {
-    Curve { label, note: String::new(), colour, points, band: Vec::new(), marked: Vec::new() }
+    Curve {
+        label,
+        note: String::new(),
+        colour,
+        points,
+        band: Vec::new(),
+        band_label: "",
+        marked: Vec::new(),
+    }
 }
 
 const SERIES: [usize; 6] = [0, 1, 2, 3, 4, 8];

@@ -194,11 +194,12 @@ impl Plot {
             let x = frame.left + place * frame.width;
             let _ = write!(axis, "M{} {}v5", pixels(x), pixels(bottom));
 
+            let half = tick.label.chars().count() as f64 * CHARACTER / 2.0;
             svg.text(
                 "text",
                 &[
                     ("class", &"gc-quiet"),
-                    ("x", &pixels(x)),
+                    ("x", &pixels(x.min(size.width - half))),
                     ("y", &pixels(bottom + 19.0)),
                     ("text-anchor", &"middle"),
                 ],
@@ -455,6 +456,8 @@ const RIGHT: f64 = 20.0;
 const ABOVE: f64 = 34.0;
 const BELOW: f64 = 44.0;
 const Y_TICKS: usize = 6;
+/// About how wide a character of a tick's label is.
+const CHARACTER: f64 = 7.0;
 /// Larger values are not drawn.
 const FAR: f64 = 1e100;
 /// Where the longest curve is this many times the shortest, the x axis is logarithmic.
@@ -480,6 +483,7 @@ mod tests {
         ) {
             let curve = Curve {
                 band: points.iter().map(|(_, y)| (y - 1.0, *y)).collect(),
+                band_label: "range",
                 marked: points.last().copied().into_iter().collect(),
                 points,
                 label: label.clone(),
@@ -513,6 +517,7 @@ mod tests {
             colour: 0,
             points: values.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect(),
             band: Vec::new(),
+            band_label: "",
             marked: Vec::new(),
         };
         Plot {
@@ -582,6 +587,18 @@ mod tests {
         let picture = plot.inline(Size::NARROW);
         let line = picture.split("gc-line\" d=\"M").last().unwrap();
         assert!(line.starts_with("0 "), "{line}");
+    }
+
+    #[test]
+    fn a_label_at_the_end_of_the_axis_is_inside_the_picture() {
+        let mut plot = plot(Trend::Falling, &[2.0, 1.0]);
+        plot.x_spacing = Spacing::Logarithmic;
+        plot.curves[0].points = vec![(1.0, 2.0), (10_000.0, 1.0)];
+        let picture = plot.inline(Size::NARROW);
+        let (before, _) = picture.split_once(">10,000 s<").expect(&picture);
+        let (_, x) = before.rsplit_once(" x=\"").unwrap();
+        let x: f64 = x.split_once('"').unwrap().0.parse().unwrap();
+        assert!(x + 0.5 * 8.0 * CHARACTER <= Size::NARROW.width, "{x}");
     }
 
     #[test]

@@ -133,8 +133,136 @@ fn what_has_ended_before_an_interrupt_is_kept() {
     let file = compare_json(&place.path().join("all"));
     assert!(!file.rows.is_empty() && file.rows.len() < 500);
     let expect =
-        format!("interrupted: {} of 500 runs have ended and are reported", file.rows.len());
-    assert_eq!(last, expect);
+        format!("interrupted: {} of 500 runs have ended and are reported; ", file.rows.len());
+    assert!(last.starts_with(&expect), "{last}");
+    assert!(last.ends_with("the same command with --resume auto --out all goes on"), "{last}");
+}
+
+/// The files of two commands, which are the same but for the real time that they took.
+#[track_caller]
+fn assert_same_results(one: &Path, other: &Path) {
+    let children: Vec<_> = fs::read_dir(one).unwrap().map(|entry| entry.unwrap()).collect();
+    assert_eq!(children.len(), fs::read_dir(other).unwrap().count(), "{one:?} and {other:?}");
+    for child in children {
+        let name = child.file_name().into_string().unwrap();
+        let (one, other) = (child.path(), other.join(&name));
+        match &*name {
+            _ if one.is_dir() => assert_same_results(&one, &other),
+            "summary.json" | "compare.json" => {
+                let lines = |path: &Path| -> Vec<String> {
+                    let text = fs::read_to_string(path).unwrap();
+                    let timeless = text.lines().filter(|line| !line.contains("\"wall_s\""));
+                    timeless.map(str::to_owned).collect()
+                };
+                assert_eq!(lines(&one), lines(&other), "{one:?}");
+            }
+            // These have the time of day, or the real time taken.
+            "events.out.tfevents.gaia" | "report.html" => assert!(other.is_file()),
+            _ => assert_same_file(&one, &other),
+        }
+    }
+}
+
+/// Calls the program and ends it with a signal once it says that a run has ended.
+#[cfg(unix)]
+fn end_after_a_run(signal: &str, folder: &Path, arguments: &[&str]) {
+    fs::write(folder.join("run.toml"), RUN).unwrap();
+    let mut command = Command::new(cargo_bin("gaia"));
+    command.current_dir(folder).stderr(Stdio::piped()).stdout(Stdio::null()).args(arguments);
+    let mut program = command.spawn().unwrap();
+    let mut said = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.trim_start().starts_with("1 of ")), "a run ends");
+    let sent = Command::new("kill").args([signal, &program.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    said.for_each(drop);
+    program.wait().unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn runs_of_several_seeds_go_on_to_the_same_results_after_a_kill_or_an_interrupt() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path();
+    let compare = ["compare", "run.toml", "--remote", "bsp,asp", "--seeds", "4"];
+    let train = ["train", "run.toml", "--seeds", "9", "--set", "stop.clocks=150"];
+    let commands: [(&str, &[&str]); 2] = [("compare", &compare), ("train", &train)];
+    for (name, command) in commands {
+        let whole = format!("{name}-whole");
+        done(folder, &[command, &["--out", &whole]].concat());
+        for signal in ["-KILL", "-INT"] {
+            let part = format!("{name}{signal}");
+            end_after_a_run(signal, folder, &[command, &["--out", &part]].concat());
+            let on = [command, &["--out", &part, "--resume", "auto"]].concat();
+            let (code, _, said) = gaia(folder, &on);
+            assert_eq!(code, 0, "{said}");
+            assert!(said.contains(" has ended before\n"), "{said}");
+            for seed in 7..=15 {
+                let checkpoints = folder.join(&part).join(format!("seed-{seed}/checkpoints"));
+                let _ = fs::remove_dir_all(checkpoints);
+            }
+            assert_same_results(&folder.join(&whole), &folder.join(&part));
+        }
+    }
+}
+
+#[test]
+fn a_comparison_takes_the_runs_that_have_ended() {
+    let place = tempfile::tempdir().unwrap();
+    let compare = ["compare", "run.toml", "--remote", "bsp,asp", "--out", "both"];
+    let printed = done(place.path(), &compare);
+    let both = place.path().join("both");
+    let page = fs::read_to_string(both.join("compare.html")).unwrap();
+    fs::remove_file(both.join("three-regions-asp/summary.json")).unwrap();
+    fs::remove_file(both.join("three-regions-bsp/report.html")).unwrap();
+
+    let on = [&compare[..], &["--resume", "auto"]].concat();
+    let (code, again, said) = gaia(place.path(), &on);
+    assert_eq!((code, &again), (0, &printed), "{said}");
+    assert!(said.contains("both/lan-bsp has ended before\n"), "{said}");
+    assert!(said.contains("both/three-regions-bsp has ended before\n"), "{said}");
+    assert!(!said.contains("both/three-regions-asp has ended before\n"), "{said}");
+    assert_eq!(fs::read_to_string(both.join("compare.html")).unwrap(), page);
+    assert!(
+        both.join("three-regions-bsp/report.html").is_file(),
+        "a page that is missing is written"
+    );
+
+    let more = ["compare", "run.toml", "--remote", "bsp,tap,asp", "--out", "both"];
+    done(place.path(), &[&more[..], &["--resume", "auto"]].concat());
+    let text = fs::read_to_string(both.join("compare.json")).unwrap();
+    let file: ComparisonFile = serde_json::from_str(&text).unwrap();
+    assert_eq!(file.rows.len(), 4, "a model can be added");
+}
+
+#[test]
+fn runs_of_other_settings_data_or_versions_are_not_taken() {
+    let place = tempfile::tempdir().unwrap();
+    let train = ["train", "run.toml", "--seeds", "2", "--out", "all"];
+    done(place.path(), &train);
+    let on = [&train[..], &["--resume", "auto"]].concat();
+    let refused = |arguments: &[&str], expect: &str| {
+        let (code, _, said) = gaia(place.path(), arguments);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(expect), "{said}");
+    };
+
+    let other = [&on[..], &["--set", "app.rank=5"]].concat();
+    refused(&other, "error: all/run.toml: other settings, expected those of these runs");
+
+    let path = place.path().join("all/seed-8/summary.json");
+    let summary = fs::read_to_string(&path).unwrap();
+    let version = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
+    fs::write(&path, summary.replace(&version, "\"version\": \"0.0.7\"")).unwrap();
+    refused(&on, "error: all/seed-8: a run of gaia 0.0.7, expected one of gaia ");
+    fs::write(&path, summary.replace(" ratings and ", " ratings or ")).unwrap();
+    refused(&on, "error: all/seed-8: trained on matrix factorisation of synthetic data");
+
+    fs::remove_file(&path).unwrap();
+    fs::write(place.path().join("all/seed-8/run.toml"), "seed = 3\n").unwrap();
+    refused(&on, "error: all/seed-8/run.toml: other settings, expected those of these runs");
+
+    let from = ["train", "run.toml", "--seeds", "2", "--resume", "all"];
+    refused(&from, "error: --resume DIR continues one run, expected --resume auto --out DIR with");
 }
 
 #[test]

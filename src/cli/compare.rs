@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::ended::{directory_in, directory_of_runs, ended};
 use super::memory::check_memory;
 use super::reading::{ByHomes, waiting_for_data, with_all_data};
 use super::seeds::compare_seeds;
 use super::slowdown::with_slowdown;
 use super::training::{Shown, carry_out, show_comparison, unreported};
-use super::{CompareFlags, Done, Failure, OutputFlags, Terminal, signals};
+use super::{CompareFlags, Done, Failure, OutputFlags, Resume, Terminal, signals};
 use crate::applications::Applications;
 use crate::{ComparisonPlan, Variant, write_comparison};
 use gaia_config::{Plan, RunFile};
@@ -43,7 +44,9 @@ pub(super) fn compare(
         file: &file,
         applications,
         built: ByHomes::default(),
-        directory: RunDirectory::create(flags.run.output.out.as_deref(), &reference.name)?,
+        directory: directory_of_runs((&flags.resume, flags.run.output.out.as_deref()), reference)?,
+        resume: &flags.resume,
+        terminal,
         output: &flags.run.output,
         page,
         interrupted: signals::interrupted().map_err(Failure::run)?,
@@ -74,7 +77,9 @@ pub(super) fn compare(
     if bench.interrupted.load(Ordering::Relaxed) {
         let (ran, planned) = (comparison.runs.len(), plan.variants.len() + 1);
         terminal.note(&format!(
-            "interrupted: {ran} of {planned} runs are compared, and the last of them may have ended early"
+            "interrupted: {ran} of {planned} runs are compared, and the last of them may have ended early; the same command with \
+             --resume auto --out {} goes on",
+            bench.directory.path().display()
         ));
         return Ok(Done::Interrupted);
     }
@@ -88,6 +93,8 @@ struct Bench<'a> {
     built: ByHomes,
     directory: RunDirectory,
     output: &'a OutputFlags,
+    resume: &'a Resume,
+    terminal: &'a Terminal,
     /// The page that is served.
     page: Option<LivePage>,
     interrupted: Arc<AtomicBool>,
@@ -101,7 +108,11 @@ impl Bench<'_> {
 
     fn run(&mut self, variant: &Variant) -> Result<Outcome, Failure> {
         let application = self.application(variant)?;
-        let directory = self.directory.create_child(&variant.name())?;
+        let directory = directory_in(&self.directory, &variant.name(), &variant.plan, self.resume)?;
+        if let Some(outcome) = ended(&directory, &variant.plan, application.as_ref())? {
+            self.terminal.note(&format!("{} has ended before", directory.path().display()));
+            return Ok(outcome);
+        }
 
         let (interrupted, program) = (self.interrupted.clone(), self.applications.program());
         let shown = Shown { page: self.page.as_ref(), ..Shown::alone(self.output) };
@@ -124,4 +135,7 @@ over slow links waits as long as a large one over fast links. The scale that is 
 
 --seeds N repeats the comparison with N seeds: that of the run, the next, and so on. Figures are medians with their lowest and \
 highest value, and a difference that does not have the same sign with every seed is called noise. Simulated runs go on in \
-parallel, those of the other drivers one at a time. Ctrl-C keeps the runs that have ended.";
+parallel, those of the other drivers one at a time. Ctrl-C keeps the runs that have ended.
+
+--resume auto --out DIR goes on with a comparison that was interrupted or killed: runs that have ended in DIR are taken, the \
+others are run. It also adds seeds, models and WANs to a comparison in DIR.";

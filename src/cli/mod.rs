@@ -12,6 +12,7 @@ mod check_data;
 mod compare;
 mod deciding;
 mod deploy;
+mod ended;
 mod evaluate;
 mod failure;
 mod init;
@@ -132,7 +133,7 @@ pub(crate) struct RunFlags {
 pub(crate) struct TrainFlags {
     #[command(flatten)]
     pub(crate) run: RunFlags,
-    /// Continue the run in --out (auto), or a simulated run from the checkpoint in this directory
+    /// Continue the run or the runs in --out (auto), or a simulated run from the checkpoint in this directory
     #[arg(
         long,
         value_name = "auto|never|DIR",
@@ -142,7 +143,7 @@ pub(crate) struct TrainFlags {
     )]
     pub(crate) resume: Resume,
     /// Train with so many seeds, from the run's own on, and report medians and ranges
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000), conflicts_with_all = ["resume", "live"])]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000), conflicts_with = "live")]
     pub(crate) seeds: u64,
     #[command(flatten)]
     pub(crate) live: LiveFlags,
@@ -203,6 +204,17 @@ pub(crate) struct CompareFlags {
     /// Repeat the comparison with so many seeds, from the run's own on, and report medians and ranges
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000), conflicts_with = "live")]
     pub(crate) seeds: u64,
+    /// Take the runs that have ended in --out instead of running them again (auto)
+    #[arg(
+        long,
+        value_name = "auto|never",
+        default_value = "never",
+        requires_if("auto", "out"),
+        hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(["auto", "never"])
+            .map(|text| Resume::from(OsString::from(text)))
+    )]
+    pub(crate) resume: Resume,
     #[command(flatten)]
     pub(crate) live: LiveFlags,
 }

@@ -31,6 +31,9 @@ pub(super) fn train(
 ) -> Result<Done, Failure> {
     let TrainFlags { run, resume, seeds, live } = flags;
     if *seeds > 1 {
+        if let Resume::From(_) = resume {
+            return Err(Failure::usage(NO_CHECKPOINT_OF_SEEDS));
+        }
         return train_seeds(flags, *seeds, applications, terminal);
     }
     let file = run.read(applications)?;
@@ -70,6 +73,12 @@ pub(super) fn train(
     terminal.note(&application.describe());
     if let Some(Resumed { path, facts, .. }) = &resumed {
         terminal.note(&format!("resumes from {} (clock {})", path.display(), facts.clock));
+    }
+    if directory.is_run() {
+        terminal.note(&format!(
+            "removes the summary and the report of the interrupted part in {}: those of the whole run are written at its end",
+            directory.path().display()
+        ));
     }
     if !is_simulated && *resume == Resume::Auto && directory.node_states().is_dir() {
         terminal.note("continues from the states of its nodes");
@@ -178,7 +187,7 @@ fn end(ending: Ending, directory: &RunDirectory, terminal: &Terminal) -> Result<
 }
 
 /// The checkpoints of a run, under a path.
-fn checkpoints(plan: &Plan, application: &dyn Application, path: &Path) -> Checkpoints {
+pub(super) fn checkpoints(plan: &Plan, application: &dyn Application, path: &Path) -> Checkpoints {
     // Files may change under the same path. So their description is part of the run's identity.
     let identity = Seed(plan.fingerprint()).child(&application.describe()).0;
     Checkpoints::new(path, identity, plan.seed, plan.checkpoint.keep)
@@ -215,6 +224,9 @@ fn show_again(
 const NO_CHECKPOINT: &str = "--resume DIR continues a simulated run from a checkpoint, expected --resume auto --out DIR \
                              with the real driver, which continues from the states of its nodes";
 
+const NO_CHECKPOINT_OF_SEEDS: &str =
+    "--resume DIR continues one run, expected --resume auto --out DIR with --seeds";
+
 pub(super) const TRAIN_HELP: &str = "\
 Examples:
   gaia train config/run/quickstart.toml
@@ -241,7 +253,9 @@ that of a run that was not stopped. With --driver real the run continues from th
 
 --seeds N trains with N seeds: that of the run, the next, and so on. Simulated runs go on in parallel, as many as there are \
 processors and as memory holds; runs of the other drivers go on one at a time. Each has its directory, seed-SEED, in the run's \
-directory; compare.json and compare.html there have the medians and ranges. Ctrl-C keeps the runs that have ended.
+directory; compare.json and compare.html there have the medians and ranges. Ctrl-C keeps the runs that have ended. The same \
+command with --resume auto --out DIR takes what has ended in DIR, continues simulated runs from their checkpoints, and runs the \
+others; with a larger N it adds seeds.
 
 With --driver real the certificates of the nodes are in a temporary folder that only its owner can open. The folder \
 is deleted when the run ends, unless the process is killed.";

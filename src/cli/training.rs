@@ -87,9 +87,8 @@ pub(super) fn carry_out_with(
     shown: Shown<'_>,
     run: impl FnOnce(&mut dyn Observer) -> Result<Outcome, RunError>,
 ) -> Result<Outcome, Failure> {
-    directory.write("run.toml", plan.to_toml())?;
     let initial = initial(plan, application.as_ref());
-    let mut recorder = recorder(plan, application.as_ref(), directory, shown, initial)?;
+    let mut recorder = begin(plan, application.as_ref(), directory, shown, initial)?;
     let outcome = run(&mut recorder);
     finish(directory, plan, application.as_ref(), recorder, initial, outcome)
 }
@@ -102,9 +101,8 @@ pub(super) fn carry_out_kept(
     shown: Shown<'_>,
     keeper: &mut Keeper,
 ) -> Result<Ending, Failure> {
-    directory.write("run.toml", plan.to_toml())?;
     let initial = initial(plan, application.as_ref());
-    let mut recorder = recorder(plan, application.as_ref(), directory, shown, initial)?;
+    let mut recorder = begin(plan, application.as_ref(), directory, shown, initial)?;
     let end = |recorder, outcome| {
         finish(directory, plan, application.as_ref(), recorder, initial, Ok(outcome)).map(Box::new)
     };
@@ -121,13 +119,16 @@ pub(super) fn carry_out_kept(
     }
 }
 
-fn recorder(
+/// Readies the directory, from which the results of an earlier part are removed, and the view of the run.
+fn begin(
     plan: &Plan,
     application: &dyn Application,
     directory: &RunDirectory,
     shown: Shown<'_>,
     initial: Option<InitialRecord>,
 ) -> Result<Recorder, Failure> {
+    directory.write("run.toml", plan.to_toml())?;
+    directory.remove_results()?;
     if let Some(page) = shown.page {
         let summary = gaia_driver::summary_before(plan, application);
         page.begin(&plan.to_toml(), Summary { initial, ..summary });

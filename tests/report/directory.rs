@@ -41,7 +41,7 @@ fn a_directory_of_several_runs_is_no_unfinished_run() {
     directory.write("run.toml", RUN_TOML).unwrap();
     assert!(RunDirectory::reopen(directory.path()).is_ok());
 
-    record(&directory.create_seed(7).unwrap(), THREE_ASP);
+    record(&directory.create_child(&RunDirectory::name_of_seed(7)).unwrap(), THREE_ASP);
     let refused = RunDirectory::reopen(directory.path()).unwrap_err();
     assert!(matches!(refused, ReportError::NotEmpty { .. }), "{refused}");
 }

@@ -183,7 +183,7 @@ fn a_report_over_seeds_is_renewed_from_its_runs() {
     let directory = RunDirectory::create(Some(place.path()), "seeds").unwrap();
     let mut comparisons = Vec::new();
     for (seed, pace) in [(9, 1.0), (10, 1.2)] {
-        let of_seed = directory.create_seed(seed).unwrap();
+        let of_seed = directory.create_child(&RunDirectory::name_of_seed(seed)).unwrap();
         let (summary, mut progress) = run(THREE_ASP, seed, pace);
         // The first evaluation of a driver is that of a later clock.
         progress.remove(0);

@@ -6,6 +6,7 @@ use super::at_once::at_once;
 use super::room::Room;
 use super::{Progress, files_of_seeds, finish, measured, of_seed, room_of};
 use crate::applications::Applications;
+use crate::cli::ended::{directory_in, directory_of_runs, ended};
 use crate::cli::memory::check_memory;
 use crate::cli::reading::ByHomes;
 use crate::cli::training::{carry_out, unreported};
@@ -46,7 +47,7 @@ pub(in crate::cli) fn compare_seeds(
     let of_reference = read.of(reference);
     let of_one_seed: Vec<&Plan> = plans[0].plans().collect();
     check_memory(&of_one_seed, of_reference.as_ref(), terminal)?;
-    let directory = RunDirectory::create(output.out.as_deref(), &reference.name)?;
+    let directory = directory_of_runs((&flags.resume, output.out.as_deref()), reference)?;
     directory.write("run.toml", reference.to_toml())?;
     terminal.note(&of_reference.describe());
     let counts = (plans.len(), plans[0].variants.len());
@@ -66,21 +67,28 @@ pub(in crate::cli) fn compare_seeds(
             None => build(at)?,
         };
         let seed = files[at].0;
-        let directory = directory.create_seed(seed)?;
+        let name = RunDirectory::name_of_seed(seed);
+        let directory = directory_in(&directory, &name, &plans[at].reference.plan, &flags.resume)?;
+        directory.remove_results()?;
+        directory.write("run.toml", plans[at].reference.plan.to_toml())?;
         Ok(Some(Job { seed, plan: &plans[at], applications, directory }))
     };
     let carry_out = |job: Job<'_>| {
         let Job { seed, plan, applications, directory } = job;
         let comparison = plan.run_at_once(room.inside, |variant| {
-            let child = directory.create_child(&variant.name())?;
             let application = applications.of(&variant.plan);
+            let child = directory_in(&directory, &variant.name(), &variant.plan, &flags.resume)?;
+            if let Some(outcome) = ended(&child, &variant.plan, application.as_ref())? {
+                progress.on_ended_before(&outcome.summary);
+                return Ok::<_, Failure>(outcome);
+            }
             let (interrupted, program) = (interrupted.clone(), program.clone());
             let shown = progress.shown(seed);
             let outcome =
                 carry_out(&variant.plan, application, &child, shown, interrupted, program);
             let outcome = outcome.map_err(|failure| of_seed(seed, failure))?;
             progress.on_ended(&outcome.summary);
-            Ok::<_, Failure>(outcome)
+            Ok(outcome)
         })?;
         let comparison = Comparison { slowdown, ..comparison };
         write_comparison(&directory, &plan.reference.plan, &comparison)

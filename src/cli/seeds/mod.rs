@@ -124,15 +124,23 @@ impl<'a> Progress<'a> {
 
     /// Says that a run has ended.
     fn on_ended(&self, summary: &Summary) {
-        let ended = 1 + self.ended.fetch_add(1, Ordering::Relaxed);
-        let Summary { seed, remote_sync, wan, clocks, .. } = summary;
         let (time, objective) =
             (figures::seconds(summary.time_s), figures::objective(summary.objective));
+        let clocks = summary.clocks;
+        self.count(summary, &format!("{clocks} clocks in {time}, objective {objective}"));
+    }
+
+    /// Says that a run has ended before, and is not run again.
+    fn on_ended_before(&self, summary: &Summary) {
+        self.count(summary, "has ended before");
+    }
+
+    fn count(&self, summary: &Summary, how: &str) {
+        let ended = 1 + self.ended.fetch_add(1, Ordering::Relaxed);
+        let Summary { seed, remote_sync, wan, .. } = summary;
         let what = format!("{remote_sync} over {wan}");
         let all = self.all;
-        let said = format!(
-            "{ended:>4} of {all}  seed {seed:<6} {what:<24} {clocks} clocks in {time}, objective {objective}"
-        );
+        let said = format!("{ended:>4} of {all}  seed {seed:<6} {what:<24} {how}");
         match &self.view {
             Some(view) if live_mode(self.output) != LiveMode::Quiet => view.say(&said),
             _ => self.terminal.note(&said),
@@ -169,13 +177,16 @@ fn finish(
     if let Some(failure) = failure {
         let (ended, path) = (seeds.runs(), directory.path().display());
         terminal.note(&format!(
-            "{ended} of {all} runs are reported; `gaia report {path}` finds what else has ended"
+            "{ended} of {all} runs are reported; the same command with --resume auto --out {path} goes on"
         ));
         return Err(failure);
     }
     if interrupted.load(Ordering::Relaxed) {
         let ended = seeds.runs();
-        terminal.note(&format!("interrupted: {ended} of {all} runs have ended and are reported"));
+        let path = directory.path().display();
+        terminal.note(&format!(
+            "interrupted: {ended} of {all} runs have ended and are reported; the same command with --resume auto --out {path} goes on"
+        ));
         return Ok(Done::Interrupted);
     }
     Ok(Done::Whole)

@@ -8,12 +8,14 @@ use super::room::Room;
 use super::{Progress, diverged, files_of_seeds, finish, measured, of_seed, room_of};
 use crate::applications::Applications;
 use crate::cli::deciding::decided;
+use crate::cli::ended::{directory_in, directory_of_runs, ended};
 use crate::cli::memory::check_memory;
-use crate::cli::train::{Started, application_of, interrupted};
-use crate::cli::{Done, Failure, Terminal, TrainFlags};
-use gaia_config::{Decision, Plan, RunFile};
+use crate::cli::train::{Started, application_of, checkpoints, interrupted};
+use crate::cli::{Done, Failure, Resume, Terminal, TrainFlags};
+use gaia_checkpoint::Resumed;
+use gaia_config::{Decision, DriverKind, Plan, RunFile};
 use gaia_core::application::Application;
-use gaia_driver::Ending;
+use gaia_driver::{Ending, Outcome};
 use gaia_report::{Comparison, RunDirectory};
 
 /// One run, ready to begin.
@@ -21,6 +23,10 @@ struct Job {
     plan: Plan,
     application: Arc<dyn Application>,
     directory: RunDirectory,
+    /// What it has come to, if it has ended before.
+    ended: Option<Outcome>,
+    /// Where it goes on.
+    from: Option<Resumed>,
 }
 
 /// Trains with so many seeds, and reports medians and ranges.
@@ -40,7 +46,7 @@ pub(in crate::cli) fn train_seeds(
     let application = |at: usize| application_of(&plans[at], &files[at].1, applications);
     let (read, data) = measured(&run.output, || application(0))?;
     check_memory(&[&first], read.as_ref(), terminal)?;
-    let directory = RunDirectory::create(run.output.out.as_deref(), &first.name)?;
+    let directory = directory_of_runs((&flags.resume, run.output.out.as_deref()), &first)?;
     directory.write("run.toml", first.to_toml())?;
     terminal.note(&read.describe());
     let room = room_of(&[&first], (plans.len(), 1), (read.as_ref(), data), terminal);
@@ -56,12 +62,24 @@ pub(in crate::cli) fn train_seeds(
             Some(first) => first,
             None => application(at)?,
         };
-        let directory = directory.create_seed(files[at].0)?;
-        Ok(Some(Job { plan: plans[at].clone(), application, directory }))
+        let (plan, name) = (plans[at].clone(), RunDirectory::name_of_seed(files[at].0));
+        let directory = directory_in(&directory, &name, &plan, &flags.resume)?;
+        let ended = ended(&directory, &plan, application.as_ref())?;
+        let from = match (&ended, plan.driver, &flags.resume) {
+            (None, DriverKind::Simulated, Resume::Auto) => {
+                checkpoints(&plan, application.as_ref(), &directory.checkpoints()).newest()?
+            }
+            _ => None,
+        };
+        Ok(Some(Job { plan, application, directory, ended, from }))
     };
     let carry_out = |job: Job| {
-        let Job { plan, application, directory } = job;
+        let Job { plan, application, directory, ended, from } = job;
         let seed = plan.seed.0;
+        if let Some(Outcome { summary, progress: evaluations, .. }) = ended {
+            progress.on_ended_before(&summary);
+            return Ok((seed, Comparison::new(vec![(summary, evaluations)])));
+        }
         let run = Started {
             plan: &plan,
             application: &application,
@@ -70,7 +88,7 @@ pub(in crate::cli) fn train_seeds(
             interrupted: interrupted.clone(),
             program: program.clone(),
         };
-        let ending = run.carry_out(None).map_err(|failure| of_seed(seed, failure))?;
+        let ending = run.carry_out(from).map_err(|failure| of_seed(seed, failure))?;
         let outcome = match ending {
             Ending::Finished(outcome) | Ending::Interrupted { outcome, .. } => outcome,
         };

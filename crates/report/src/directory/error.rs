@@ -14,6 +14,12 @@ pub enum ReportError {
         /// The directory.
         path: PathBuf,
     },
+    /// Runs were to go on where others are.
+    #[error("{}: other settings, expected those of these runs: go on with the same run file, flags and seed", path.display())]
+    OtherSettings {
+        /// The `run.toml` of the others.
+        path: PathBuf,
+    },
     /// The path names a file.
     #[error("{}: not a directory, expected one", path.display())]
     NotADirectory {
@@ -77,7 +83,7 @@ pub enum ReportError {
 impl ReportError {
     /// Whether the caller named a wrong directory or file. False where a disk failed.
     pub fn is_bad_input(&self) -> bool {
-        !matches!(self, Self::Io { .. })
+        !matches!(self, Self::Io { .. } | Self::Model(_))
     }
 
     pub(crate) fn io(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Self {

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::files::{
     CHECKPOINTS, COMPARE, COMPARE_PAGE, EVENTS, HIGHLIGHTS, NODE_LOGS, NODE_STATES, PAGE, PAPER,
-    PAPER_PAGE, PROGRESS, RUN_TOML, SUMMARY,
+    PAPER_PAGE, PICTURE, PROGRESS, RUN_TOML, SUMMARY,
 };
 use super::json::read_json;
 use super::name::{file_name, utc};
@@ -73,6 +73,59 @@ impl RunDirectory {
         } else {
             Self::create_at(path)
         }
+    }
+
+    /// Opens the directory of a run or of several runs that are to go on, or makes it where there is none. `run_toml` is
+    /// their settings.
+    ///
+    /// # Errors
+    /// [`ReportError::OtherSettings`] where the directory has others; as [`RunDirectory::create`] where it has none.
+    pub fn reopen_with(path: &Path, run_toml: &str) -> Result<Self, ReportError> {
+        if !path.is_dir() {
+            return Self::create_at(path);
+        }
+        let directory = Self { path: path.to_owned() };
+        match directory.read_run_toml()? {
+            found if found == run_toml => Ok(directory),
+            found if found.is_empty() => {
+                // That of a run that was killed before it had written its settings.
+                let draft = directory.path.join(format!(".{RUN_TOML}.part"));
+                if draft.exists() {
+                    fs::remove_file(&draft)
+                        .map_err(ReportError::io(&draft, "cannot be deleted"))?;
+                }
+                Self::create_at(path)
+            }
+            _ => Err(ReportError::OtherSettings { path: directory.path.join(RUN_TOML) }),
+        }
+    }
+
+    /// As [`RunDirectory::reopen_with`], for a directory that [`RunDirectory::create_child`] makes.
+    ///
+    /// # Errors
+    /// As [`RunDirectory::reopen_with`].
+    pub fn reopen_child(&self, name: &str, run_toml: &str) -> Result<Self, ReportError> {
+        let path = self.path.join(file_name(name));
+        check_is_directory(&path)?;
+        Self::reopen_with(&path, run_toml)
+    }
+
+    /// Deletes the summaries and pages in this directory itself, if there are any, before its training goes on: they are of
+    /// an earlier part, and whoever comes after a failure must not take them for the result.
+    ///
+    /// # Errors
+    /// [`ReportError::Io`] where one cannot be deleted.
+    pub fn remove_results(&self) -> Result<(), ReportError> {
+        for file in [SUMMARY, COMPARE, PAGE, COMPARE_PAGE, PICTURE, HIGHLIGHTS] {
+            let path = self.path.join(file);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(ReportError::io(&path, "cannot be deleted")(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Makes a directory inside this one, for one run of a comparison.
@@ -212,12 +265,9 @@ impl RunDirectory {
         if self.is_run() { Ok(vec![self.clone()]) } else { self.children() }
     }
 
-    /// Makes the directory of one seed inside this one.
-    ///
-    /// # Errors
-    /// As [`RunDirectory::create`].
-    pub fn create_seed(&self, seed: u64) -> Result<Self, ReportError> {
-        self.create_child(&format!("{SEED}{seed}"))
+    /// The name of the directory of one seed in that of several seeds.
+    pub fn name_of_seed(seed: u64) -> String {
+        format!("{SEED}{seed}")
     }
 
     /// The directories of seeds that hold a finished run or comparison, each with its seed, in ascending order. Empty

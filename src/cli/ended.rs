@@ -1,0 +1,88 @@
+//! What has ended before: with `--resume auto`, commands of several runs take what they find instead of running it again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::{Failure, Resume};
+use gaia_config::{DriverKind, Plan};
+use gaia_core::application::Application;
+use gaia_core::coordinator::StopReason;
+use gaia_driver::Outcome;
+use gaia_report::{ReportError, RunDirectory, RunRecord, write_run_pages};
+
+/// The directory of several runs with these settings, which is a new one unless they go on.
+pub(super) fn directory_of_runs(
+    flags: (&Resume, Option<&Path>),
+    plan: &Plan,
+) -> Result<RunDirectory, ReportError> {
+    match flags {
+        (Resume::Auto, Some(out)) => {
+            let directory = RunDirectory::reopen_with(out, &plan.to_toml())?;
+            directory.remove_results()?;
+            Ok(directory)
+        }
+        (_, out) => RunDirectory::create(out, &plan.name),
+    }
+}
+
+/// The directory of one of several runs, which is a new one unless they go on.
+pub(super) fn directory_in(
+    parent: &RunDirectory,
+    name: &str,
+    plan: &Plan,
+    resume: &Resume,
+) -> Result<RunDirectory, ReportError> {
+    match resume {
+        Resume::Auto => parent.reopen_child(name, &plan.to_toml()),
+        Resume::Never | Resume::From(_) => parent.create_child(name),
+    }
+}
+
+/// What the run of this plan has come to in its directory, if it has ended. The model stays in its file. A page that could
+/// not be written before is written.
+///
+/// # Errors
+/// Where its data or the version of the program was another; where its files cannot be read.
+pub(super) fn ended(
+    directory: &RunDirectory,
+    plan: &Plan,
+    application: &dyn Application,
+) -> Result<Option<Outcome>, Failure> {
+    if !directory.is_run() {
+        return Ok(None);
+    }
+    let RunRecord { summary, progress, highlights, run_toml } = directory.read()?;
+    // A full disk can have cut its evaluations short.
+    let is_cut = progress.last().is_some_and(|last| last.clock < summary.clocks)
+        && plan.driver == DriverKind::Simulated;
+    if is_cut || summary.stopped_by == StopReason::Interrupted.name() {
+        return Ok(None);
+    }
+
+    let path = directory.path().display();
+    let version = env!("CARGO_PKG_VERSION");
+    if summary.version != version {
+        return Err(Failure::usage(format!(
+            "{path}: a run of gaia {}, expected one of gaia {version}: choose another --out",
+            summary.version
+        )));
+    }
+    let described = application.describe();
+    if summary.trained_on != described {
+        return Err(Failure::usage(format!(
+            "{path}: trained on {}, expected {described}: choose another --out",
+            summary.trained_on
+        )));
+    }
+    if !directory.page().is_file() {
+        write_run_pages(directory, &run_toml, &progress, &summary, &highlights)?;
+    }
+    Ok(Some(Outcome {
+        summary,
+        progress,
+        model: None,
+        attachments: BTreeMap::new(),
+        is_best: false,
+        highlights,
+    }))
+}

@@ -24,4 +24,12 @@ impl Curve {
         let mut all = self.points.iter().chain(&self.marked);
         all.any(|(x, y)| x.is_finite() && y.is_finite())
     }
+
+    /// What is drawn as marks: a point that has no other to be joined with shows as nothing else.
+    pub(super) fn marks(&self) -> impl Iterator<Item = &(f64, f64)> {
+        let drawn = |(x, y): &&(f64, f64)| x.is_finite() && y.is_finite();
+        let is_alone = self.points.iter().filter(drawn).count() == 1;
+        let alone = self.points.iter().filter(drawn).filter(move |_| is_alone);
+        self.marked.iter().chain(alone.filter(|point| !self.marked.contains(point)))
+    }
 }

@@ -298,7 +298,7 @@ impl Plot {
     fn draw_marks(&self, svg: &mut Svg, frame: &Frame) {
         let (mut marks, mut points) = (Vec::new(), Vec::new());
         for curve in &self.curves {
-            for point in &curve.marked {
+            for point in curve.marks() {
                 if let Some(place) = frame.place(*point) {
                     marks.push((curve, *point));
                     points.push(place);
@@ -342,7 +342,8 @@ impl Plot {
             curve.points.iter().map(|(x, _)| *x).filter(|x| x.abs() < FAR).reduce(f64::max)
         });
         let (shortest, longest) = extent(ends)?;
-        let longest = longest.max(1e-9);
+        // A run without an evaluation has its initial model alone, at zero.
+        let longest = if longest > 1e-9 { longest } else { self.x.some() };
         let uneven = shortest > 0.0 && longest / shortest > SLIVER;
         if self.x_spacing.is_logarithmic(uneven) {
             let positive = self.curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x);
@@ -599,6 +600,16 @@ mod tests {
         let (_, x) = before.rsplit_once(" x=\"").unwrap();
         let x: f64 = x.split_once('"').unwrap().0.parse().unwrap();
         assert!(x + 0.5 * 8.0 * CHARACTER <= Size::NARROW.width, "{x}");
+    }
+
+    #[test]
+    fn a_point_that_is_alone_is_a_mark_over_an_axis_of_round_numbers() {
+        for x in [Quantity::Seconds, Quantity::Bytes] {
+            let picture = Plot { x, ..plot(Trend::Falling, &[1.6]) }.inline(Size::NARROW);
+            let marks = picture.split("class=\"gc-axis\"").nth(1).unwrap();
+            assert_eq!(marks.matches("gc-mark").count(), 1, "{picture}");
+            assert!(picture.contains(">0.5<"), "{picture}");
+        }
     }
 
     #[test]

@@ -10,6 +10,16 @@ pub(crate) enum Quantity {
     Value,
 }
 
+impl Quantity {
+    /// The end of an axis on which nothing is above zero.
+    pub(super) fn some(self) -> f64 {
+        match self {
+            Self::Seconds | Self::Value => 1.0,
+            Self::Bytes => 1_000.0,
+        }
+    }
+}
+
 /// An axis of a known range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {

@@ -64,6 +64,7 @@ fn broken_ratings_are_named_with_their_row() {
     check("1,2\n", ", row 3: found \"1,2\", expected a rating in the row");
     check("\n1,2\n", ", row 4: found \"1,2\", expected a rating in the row");
     check("x,2,3.0,9\n", ", row 3: found \"x\", expected a user number, 0 to 18446744073709551615");
+    check("x,2,3,9\n", "; for names or another header, source = \"csv\" and app.data.columns");
     check(
         "1,-2,3.0,9\n",
         ", row 3: found \"-2\", expected an item number, 0 to 18446744073709551615",

@@ -120,7 +120,13 @@ impl Separator {
 }
 
 fn id(text: &str, name: &str) -> Result<u64, (String, String)> {
-    text.parse().map_err(|_| (shown(text.as_bytes()), format!("{name} number, 0 to {}", u64::MAX)))
+    let expected = || {
+        format!(
+            "{name} number, 0 to {}; for names or another header, source = \"csv\" and app.data.columns",
+            u64::MAX
+        )
+    };
+    text.parse().map_err(|_| (shown(text.as_bytes()), expected()))
 }
 
 fn rating(text: &str) -> Result<f32, (String, String)> {

@@ -392,6 +392,16 @@ fn a_page_shows_where_the_model_is_wrong() {
         assert!(section.contains(text), "{text}: {section}");
     }
 
+    summary.breakdown = Some(BreakdownRecord::Classes {
+        names: ["0", "1", "2"].map(String::from).into(),
+        counts: vec![vec![0, 0, 0], vec![0, 20, 1], vec![0, 0, 0]],
+        log_loss: 0.01,
+        auc: None,
+    });
+    let page = check_run("report-one-class", &summary, &progress);
+    let said = "Log loss 0.01000. All held-out examples are of class 1.";
+    assert!(page.contains(said), "a single class is said");
+
     let group = |rating: f64| RatingRecord { rating, count: 1200, rmse: rating / 4.0, bias: -0.5 };
     let groups = vec![group(2.0), group(4.0)];
     summary.breakdown = Some(BreakdownRecord::Ratings { groups });

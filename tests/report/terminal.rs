@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use gaia_driver::Outcome;
 use gaia_report::{Comparison, Paint, comparison_block, highlights_block, run_block};
 use gaia_telemetry::{
-    BrokenLink, ConservationRecord, GuardRecord, HomeEvaluation, Progress, Summary,
+    BreakdownRecord, BrokenLink, ConservationRecord, GuardRecord, HomeEvaluation, Progress, Summary,
 };
 
 use crate::sample::{self, LAN_BSP, Shape, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
@@ -250,6 +250,27 @@ fn a_model_that_has_hardly_learnt_is_not_just_called_settled() {
     assert!(block.contains("                  than the mean rating\n"), "{block}");
     let block = settled(0.021);
     assert!(block.contains("converged       yes, the objective settled\n"), "{block}");
+}
+
+#[test]
+fn classes_have_log_loss_and_auc_beside_accuracy() {
+    let mut summary = sample::run(THREE_ASP).0;
+    let mut check = |counts: Vec<Vec<u64>>, auc: Option<f64>, expect: &str| {
+        let names = vec!["0".into(), "1".into()];
+        summary.breakdown = Some(BreakdownRecord::Classes { names, counts, log_loss: 0.155, auc });
+        let block = run(&summary);
+        assert!(block.contains(expect), "{block}");
+    };
+    check(
+        vec![vec![193, 0], vec![7, 0]],
+        Some(0.467),
+        "held out\n  log loss        0.1550, AUC 0.4670\n  to beat",
+    );
+    check(
+        vec![vec![0, 0], vec![0, 20]],
+        None,
+        "  log loss        0.1550\n                  All held-out examples are of class 1\n",
+    );
 }
 
 #[test]

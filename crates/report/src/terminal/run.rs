@@ -9,7 +9,7 @@ use super::paint::Paint;
 use crate::directory::HIGHLIGHTS;
 use crate::text::phrases::{self, bytes_to_target, clocks_to_target, outcome, time_to_target};
 use crate::text::{TextTable, WIDTH, fitted, numbers, plain, wrapped};
-use gaia_telemetry::{BlockedSeconds, LinkRecord, Summary};
+use gaia_telemetry::{BlockedSeconds, BreakdownRecord, LinkRecord, Summary};
 
 /// The figures of a finished run, and its busiest links.
 ///
@@ -87,6 +87,11 @@ fn figures(summary: &Summary) -> Vec<(&'static str, String)> {
             ),
         ),
     ];
+
+    if let Some(BreakdownRecord::Classes { names, counts, log_loss, auc }) = &summary.breakdown {
+        figures.push(("log loss", phrases::log_loss_and_auc(*log_loss, *auc)));
+        figures.extend(phrases::only_class(names, counts).map(|one| ("", one)));
+    }
 
     if let Some(trivial) = &summary.trivial {
         figures.push(("to beat", phrases::trivial(trivial, &metric.name)));

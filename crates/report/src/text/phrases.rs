@@ -73,6 +73,19 @@ pub(crate) fn trivial(trivial: &TrivialRecord, metric: &str) -> String {
     )
 }
 
+/// `0.4321, AUC 0.9125`: what accuracy hides where classes are not equally frequent.
+pub(crate) fn log_loss_and_auc(log_loss: f64, auc: Option<f64>) -> String {
+    let area = auc.map_or_else(String::new, |auc| format!(", AUC {}", numbers::objective(auc)));
+    format!("{}{area}", numbers::objective(log_loss))
+}
+
+/// That all held-out examples have one class, of which any model that names it is right.
+pub(crate) fn only_class(names: &[String], counts: &[Vec<u64>]) -> Option<String> {
+    let mut found = names.iter().zip(counts).filter(|(_, row)| row.iter().any(|count| *count > 0));
+    let (name, _) = found.next()?;
+    found.next().is_none().then(|| format!("All held-out examples are of class {name}"))
+}
+
 /// The run's time until it met its target, or `never`. Empty of a run that is [`UNDER_WAY`].
 pub(crate) fn time_to_target(summary: &Summary) -> String {
     match summary.time_to_target_s {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::table::{Cell, Table};
 use crate::text::numbers;
+use crate::text::phrases::{log_loss_and_auc, only_class};
 use gaia_telemetry::{BreakdownRecord, RatingRecord};
 
 /// The held-out examples by their answers.
@@ -43,7 +44,7 @@ impl BreakdownView {
         match record {
             BreakdownRecord::Classes { names, counts, log_loss, auc } => Self {
                 heading: "Held-out examples by class",
-                text: classes_text(names.len(), *log_loss, *auc),
+                text: classes_text(names, counts, (*log_loss, *auc)),
                 matrix: (!counts.is_empty()).then(|| matrix(names, counts)),
                 table: None,
             },
@@ -57,12 +58,14 @@ impl BreakdownView {
     }
 }
 
-fn classes_text(classes: usize, log_loss: f64, auc: Option<f64>) -> String {
-    let area = auc.map_or_else(String::new, |auc| {
-        let of = if classes == 2 { "" } else { ", the mean over classes" };
-        format!(", AUC {}{of}", numbers::objective(auc))
-    });
-    format!("Log loss {}{area}.", numbers::objective(log_loss))
+fn classes_text(
+    names: &[String],
+    counts: &[Vec<u64>],
+    (log_loss, auc): (f64, Option<f64>),
+) -> String {
+    let of = if auc.is_none() || names.len() == 2 { "" } else { ", the mean over classes" };
+    let one = only_class(names, counts).map_or_else(String::new, |one| format!(" {one}."));
+    format!("Log loss {}{of}.{one}", log_loss_and_auc(log_loss, auc))
 }
 
 fn matrix(names: &[String], counts: &[Vec<u64>]) -> Matrix {

@@ -138,6 +138,58 @@ fn what_has_ended_before_an_interrupt_is_kept() {
     assert!(last.ends_with("the same command with --resume auto --out all goes on"), "{last}");
 }
 
+#[test]
+fn runs_that_were_all_interrupted_are_reported_one_by_one() {
+    let place = tempfile::tempdir().unwrap();
+    done(place.path(), &["train", "run.toml", "--seeds", "2", "--out", "all"]);
+    for seed in [7, 8] {
+        let path = place.path().join(format!("all/seed-{seed}/summary.json"));
+        let summary = fs::read_to_string(&path).unwrap();
+        let cut = summary.replace("\"stopped_by\": \"clocks\"", "\"stopped_by\": \"interrupted\"");
+        fs::write(&path, cut).unwrap();
+    }
+    let (code, printed, said) = gaia(place.path(), &["report", "all"]);
+    assert_eq!((code, &*printed), (2, ""));
+    assert!(
+        said.starts_with("error: all: all runs were interrupted, expected one that has"),
+        "{said}"
+    );
+    let printed = done(place.path(), &["report", "all/seed-7"]);
+    assert!(printed.contains("interrupted after 40 clocks"), "{printed}");
+}
+
+/// Interrupted before the first evaluation, as by Ctrl-C a moment after the start.
+#[cfg(unix)]
+#[test]
+fn an_interrupt_before_a_run_has_ended_says_where_its_part_is() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("run.toml"), RUN).unwrap();
+    let mut command = Command::new(cargo_bin("gaia"));
+    command.current_dir(place.path()).stderr(Stdio::piped()).stdout(Stdio::null());
+    command.args([
+        "train",
+        "run.toml",
+        "--seeds",
+        "2",
+        "--set",
+        "stop.clocks=1000000",
+        "--out",
+        "all",
+    ]);
+    let mut program = command.spawn().unwrap();
+    let mut said = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.starts_with("2 seeds, 7 to 8")), "training begins");
+    let interrupt = Command::new("kill").args(["-INT", &program.id().to_string()]).status();
+    assert!(interrupt.unwrap().success());
+    let said: Vec<String> = said.collect();
+    assert_eq!(program.wait().unwrap().code(), Some(75), "{said:?}");
+    let not_ended = said.iter().filter(|line| line.starts_with("not ended  seed "));
+    assert!(not_ended.count() <= 2 && !said.iter().any(|line| line.contains(" of 2 ")), "{said:?}");
+    let expect = "interrupted before a run had ended: what each came to is in all; the same command with --resume auto --out \
+                  all goes on";
+    assert_eq!(said.last().unwrap(), expect);
+}
+
 /// The files of two commands, which are the same but for the real time that they took.
 #[track_caller]
 fn assert_same_results(one: &Path, other: &Path) {

@@ -49,7 +49,15 @@ fn renew_paper(directory: &RunDirectory, terminal: &Terminal) -> Result<(), Fail
 }
 
 fn renew_seeds(directory: &RunDirectory, terminal: &Terminal) -> Result<(), Failure> {
-    finish_seeds(directory, &directory.read_run_toml()?, &read_seeds(directory)?, terminal)
+    let seeds = read_seeds(directory)?;
+    if seeds.runs() == 0 {
+        let path = directory.path().display();
+        return Err(Failure::usage(format!(
+            "{path}: all runs were interrupted, expected one that has ended: `gaia report {path}/seed-N` reports that of one seed, \
+             and the same command with --resume auto --out {path} goes on"
+        )));
+    }
+    finish_seeds(directory, &directory.read_run_toml()?, &seeds, terminal)
 }
 
 /// Sets side by side what directories of the same seeds hold, seed by seed.

@@ -49,12 +49,12 @@ pub(in crate::cli) fn compare_seeds(
     check_memory(&of_one_seed, of_reference.as_ref(), terminal)?;
     let directory = directory_of_runs((&flags.resume, output.out.as_deref()), reference)?;
     directory.write("run.toml", reference.to_toml())?;
+    let interrupted = signals::interrupted().map_err(Failure::run)?;
     terminal.note(&of_reference.describe());
     let counts = (plans.len(), plans[0].variants.len());
     let room = room_of(&of_one_seed, counts, (of_reference.as_ref(), data), terminal);
     let all = plans.iter().map(|plan| plan.plans().count()).sum();
     let progress = Progress::new(terminal, output, room == Room::ONE, all);
-    let interrupted = signals::interrupted().map_err(Failure::run)?;
     let program = applications.program();
 
     let mut read = Some(read);

@@ -20,6 +20,7 @@ use super::training::{Shown, live_mode, unreported};
 use super::{Done, Failure, OutputFlags, RunFlags, Terminal};
 use gaia_config::{Override, Plan, RunFile};
 use gaia_core::application::Application;
+use gaia_core::coordinator::StopReason;
 use gaia_driver::{RunError, processors};
 use gaia_report::{
     Comparison, LiveMode, Paint, RunDirectory, RunsView, SeededComparison, figures, seeds_block,
@@ -127,7 +128,11 @@ impl<'a> Progress<'a> {
         let (time, objective) =
             (figures::seconds(summary.time_s), figures::objective(summary.objective));
         let clocks = summary.clocks;
-        self.count(summary, &format!("{clocks} clocks in {time}, objective {objective}"));
+        if summary.stopped_by == StopReason::Interrupted.name() {
+            self.say(summary, "not ended", &format!("interrupted after {clocks} clocks"));
+        } else {
+            self.count(summary, &format!("{clocks} clocks in {time}, objective {objective}"));
+        }
     }
 
     /// Says that a run has ended before, and is not run again.
@@ -137,10 +142,13 @@ impl<'a> Progress<'a> {
 
     fn count(&self, summary: &Summary, how: &str) {
         let ended = 1 + self.ended.fetch_add(1, Ordering::Relaxed);
+        self.say(summary, &format!("{ended:>4} of {}", self.all), how);
+    }
+
+    fn say(&self, summary: &Summary, place: &str, how: &str) {
         let Summary { seed, remote_sync, wan, .. } = summary;
         let what = format!("{remote_sync} over {wan}");
-        let all = self.all;
-        let said = format!("{ended:>4} of {all}  seed {seed:<6} {what:<24} {how}");
+        let said = format!("{place}  seed {seed:<6} {what:<24} {how}");
         match &self.view {
             Some(view) if live_mode(self.output) != LiveMode::Quiet => view.say(&said),
             _ => self.terminal.note(&said),
@@ -184,6 +192,12 @@ fn finish(
     if interrupted.load(Ordering::Relaxed) {
         let ended = seeds.runs();
         let path = directory.path().display();
+        if ended == 0 {
+            terminal.note(&format!(
+                "interrupted before a run had ended: what each came to is in {path}; the same command with --resume auto --out {path} goes on"
+            ));
+            return Ok(Done::Interrupted);
+        }
         terminal.note(&format!(
             "interrupted: {ended} of {all} runs have ended and are reported; the same command with --resume auto --out {path} goes on"
         ));

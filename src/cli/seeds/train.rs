@@ -48,10 +48,10 @@ pub(in crate::cli) fn train_seeds(
     check_memory(&[&first], read.as_ref(), terminal)?;
     let directory = directory_of_runs((&flags.resume, run.output.out.as_deref()), &first)?;
     directory.write("run.toml", first.to_toml())?;
+    let (interrupted, program) = (interrupted(applications)?, applications.program());
     terminal.note(&read.describe());
     let room = room_of(&[&first], (plans.len(), 1), (read.as_ref(), data), terminal);
     let progress = Progress::new(terminal, &run.output, room == Room::ONE, plans.len());
-    let (interrupted, program) = (interrupted(applications)?, applications.program());
 
     let mut read = Some(read);
     let prepare = |at: usize| {

@@ -19,7 +19,7 @@ use gaia_core::coordinator::{Coordinator, StopReason};
 use gaia_core::server::Divergence;
 use gaia_core::sync::WaitReason;
 use gaia_core::types::{Clock, DcId, Instant, Model, ServerId, SharedValues, WorkerId};
-use gaia_telemetry::{Observer, Progress};
+use gaia_telemetry::{Observer, Progress, TOLD};
 use tracing::warn;
 
 /// A report of a node that concerns the whole run.
@@ -198,7 +198,7 @@ impl<'a> RunMonitor<'a> {
     /// Records that the run stops.
     pub(crate) fn handle_stop(&mut self, now: Instant, reason: StopReason) {
         if reason == StopReason::Interrupted {
-            warn!("interrupted: the run ends in order, and a second signal ends it at once");
+            warn!(target: TOLD, "interrupted: the run ends in order, and a second signal ends it at once");
         }
         self.recorder.on_stop(now, reason);
     }

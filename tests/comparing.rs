@@ -287,6 +287,18 @@ fn a_comparison_takes_the_runs_that_have_ended() {
 }
 
 #[test]
+fn wans_keep_their_order_when_a_comparison_is_renewed() {
+    let place = tempfile::tempdir().unwrap();
+    let wans = "three-regions,gaia-2016-vc";
+    let compare = ["compare", "run.toml", "--remote", "bsp,asp", "--wan", wans, "--out", "two"];
+    let printed = done(place.path(), &compare);
+    assert!(printed.find("three-regions") < printed.find("gaia-2016-vc"), "{printed}");
+    let page = fs::read_to_string(place.path().join("two/compare.html")).unwrap();
+    assert_eq!(done(place.path(), &["report", "two"]), printed);
+    assert_eq!(fs::read_to_string(place.path().join("two/compare.html")).unwrap(), page);
+}
+
+#[test]
 fn runs_of_other_settings_data_or_versions_are_not_taken() {
     let place = tempfile::tempdir().unwrap();
     let train = ["train", "run.toml", "--seeds", "2", "--out", "all"];

@@ -127,13 +127,18 @@ pub fn read_seeds(directory: &RunDirectory) -> Result<SeededComparison, ReportEr
     Ok(SeededComparison::new(comparisons))
 }
 
-/// Reads the runs below a comparison's directory, or the run that the directory holds, and compares them again.
+/// Reads the runs below a comparison's directory, or the run that the directory holds, and compares them again. The WANs
+/// keep the order of its records.
 ///
 /// # Errors
 /// As [`RunDirectory::read`], for any of the runs.
 pub fn read_comparison(directory: &RunDirectory) -> Result<Comparison, ReportError> {
-    let runs = read_runs(&directory.members()?)?;
-    Ok(Comparison { slowdown: directory.slowdown(), ..Comparison::new(runs) })
+    let mut runs = read_runs(&directory.members()?)?;
+    let (slowdown, wans) = directory.noted();
+    runs.sort_by_key(|(summary, _)| {
+        wans.iter().position(|wan| *wan == summary.wan).unwrap_or(wans.len())
+    });
+    Ok(Comparison { slowdown, ..Comparison::new(runs) })
 }
 
 /// Reads the run that each directory holds, as comparisons take them.

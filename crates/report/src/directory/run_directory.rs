@@ -292,15 +292,24 @@ impl RunDirectory {
         Ok(seeds)
     }
 
-    /// The slowdown that the records of a comparison name. `None` where they name none, or cannot be read: they are
-    /// about to be written again.
-    pub(crate) fn slowdown(&self) -> Option<Slowdown> {
+    /// The slowdown that the records of a comparison name, and the WANs in their order. Nothing where they cannot be read:
+    /// they are about to be written again.
+    pub(crate) fn noted(&self) -> (Option<Slowdown>, Vec<String>) {
         #[derive(Deserialize)]
         struct Noted {
             slowdown: Option<Slowdown>,
+            #[serde(default)]
+            rows: Vec<NotedRow>,
+        }
+        #[derive(Deserialize)]
+        struct NotedRow {
+            wan: String,
         }
         let noted: Result<Noted, ReportError> = self.read_record(COMPARE, "a comparison");
-        noted.ok()?.slowdown
+        noted.map_or_else(
+            |_| (None, Vec::new()),
+            |noted| (noted.slowdown, noted.rows.into_iter().map(|row| row.wan).collect()),
+        )
     }
 
     /// The directory itself.

@@ -1,4 +1,5 @@
-//! What has ended before: with `--resume auto`, commands of several runs take what they find instead of running it again.
+//! What has ended before: with `--resume auto`, commands of several runs take what they find instead of running it
+//! again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,8 +39,8 @@ pub(super) fn directory_in(
     }
 }
 
-/// What the run of this plan has come to in its directory, if it has ended. The model stays in its file. A page that could
-/// not be written before is written.
+/// What the run of this plan has come to in its directory, if it has ended. The model stays in its file. A page that
+/// could not be written before is written.
 ///
 /// # Errors
 /// Where its data or the version of the program was another; where its files cannot be read.

@@ -27,12 +27,13 @@ pub(crate) fn check(path: &Path) -> String {
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(&text, options)
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert!(text.matches("<script").count() <= 1);
     for node in document.descendants().filter(roxmltree::Node::is_element) {
         let name = node.tag_name().name();
-        assert!(
-            !["script", "link", "img", "iframe", "object", "image", "use"].contains(&name),
-            "<{name}>"
-        );
+        if name == "script" {
+            assert!(is_ours(node.text().unwrap()) && text.contains(&allowed(node.text().unwrap())));
+        }
+        assert!(!["link", "img", "iframe", "object", "image", "use"].contains(&name), "<{name}>");
         for attribute in node.attributes() {
             let beside =
                 name == "a" && ["paper.html", "paper-elsewhere.html"].contains(&attribute.value());
@@ -53,6 +54,26 @@ pub(crate) fn check(path: &Path) -> String {
         }
     }
     text
+}
+
+/// The one script of a page, which makes PNGs of its own pictures.
+fn is_ours(script: &str) -> bool {
+    script.trim() == include_str!("../../crates/report/src/page/templates/png.js").trim()
+}
+
+/// What a page's policy says so that this script runs, and no other.
+fn allowed(script: &str) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let hash = ring::digest::digest(&ring::digest::SHA256, script.as_bytes());
+    let mut bytes = hash.as_ref().to_vec();
+    bytes.push(0);
+    let letters = bytes.chunks(3).flat_map(|three| {
+        let bits = three.iter().fold(0, |bits, byte| bits << 8 | usize::from(*byte));
+        [18, 12, 6, 0].map(|shift| char::from(LETTERS[bits >> shift & 63]))
+    });
+    // 32 bytes are 43 letters and a filler.
+    let encoded: String = letters.take(43).collect();
+    format!("script-src 'sha256-{encoded}='; img-src data:\"")
 }
 
 fn check_run(name: &str, summary: &Summary, progress: &[Progress]) -> String {
@@ -374,6 +395,7 @@ fn pictures_can_be_saved_with_their_figures() {
     let head = "charset=utf-8,curve,simulated%20time,rmse%0A%22asp,%20worst%20copy%22,0,1.78%0A";
     assert!(figures.contains(head), "{figures}");
     assert!(link("who-waited-and-for-whom.csv").contains("virginia,barrier,"));
+    assert!(link("who-waited-and-for-whom.svg").contains("%3Csvg%20xmlns="));
 }
 
 #[test]
@@ -443,7 +465,7 @@ fn hostile_names_are_shown_and_do_nothing() {
         evaluation.data_centers[0].name = hostile.into();
     }
     let page = check_run("report-hostile", &summary, &progress);
-    assert!(page.contains("&lt;script&gt;") && !page.contains("<script>"));
+    assert!(page.contains("&lt;script&gt;") && !page.contains("<script>alert"));
     let page = check_comparison("report-hostile-compare", vec![(summary, progress)]);
-    assert!(page.contains("&lt;script&gt;") && !page.contains("<script>"));
+    assert!(page.contains("&lt;script&gt;") && !page.contains("<script>alert"));
 }

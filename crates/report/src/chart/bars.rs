@@ -4,7 +4,7 @@ use super::csv::Csv;
 use super::legend::{Key, Legend, Swatch, printed};
 use super::scale::{Quantity, Scale};
 use super::size::Size;
-use super::svg::{Svg, pixels};
+use super::svg::{Medium, Svg, pixels};
 use crate::text::{fitted, numbers};
 
 /// A bar chart before it is drawn.
@@ -58,7 +58,12 @@ struct Axis {
 impl Bars {
     /// The picture in a wide screen's size.
     pub(crate) fn wide(&self, size: Size) -> String {
-        if self.fits(size) { self.upright(size.width) } else { self.lying(size.width) }
+        self.picture(Medium::Page, size)
+    }
+
+    /// The picture as a file of its own.
+    pub(crate) fn standalone(&self) -> String {
+        self.picture(Medium::File, Size::FILE)
     }
 
     /// Every bar with its length.
@@ -79,7 +84,15 @@ impl Bars {
 
     /// The picture for a phone.
     pub(crate) fn narrow(&self) -> String {
-        self.lying(Size::NARROW.width)
+        self.lying(Medium::Page, Size::NARROW.width)
+    }
+
+    fn picture(&self, medium: Medium, size: Size) -> String {
+        if self.fits(size) {
+            self.upright(medium, size.width)
+        } else {
+            self.lying(medium, size.width)
+        }
     }
 
     /// Widths of bars in a row, with the space between groups.
@@ -89,14 +102,14 @@ impl Bars {
     }
 
     /// Vertical bars with their names in the legend.
-    fn upright(&self, wide: f64) -> String {
+    fn upright(&self, medium: Medium, wide: f64) -> String {
         let slot = ((wide - LEFT) / self.slots()).min(SLOT_MAX);
         let legend = Legend::new(self.keys(true), wide);
         let top = legend.height() + ABOVE;
         let axis = self.axis(UPRIGHT - top - BELOW);
         let bottom = UPRIGHT - BELOW;
 
-        Svg::inline((wide, UPRIGHT), &self.description, |svg| {
+        Svg::picture(medium, (wide, UPRIGHT), &self.description, |svg| {
             legend.draw(svg);
 
             let label = [("class", &"gc-quiet" as &dyn std::fmt::Display), ("x", &0)];
@@ -134,14 +147,14 @@ impl Bars {
     }
 
     /// Horizontal bars with their names beside them.
-    fn lying(&self, width: f64) -> String {
+    fn lying(&self, medium: Medium, width: f64) -> String {
         let legend = Legend::new(self.keys(false), width);
         let bars: usize = self.groups.iter().map(|group| group.bars.len()).sum();
         let top = legend.height() + 8.0;
         let height = top + 20.0 + GROUP * self.groups.len() as f64 + ROW * bars as f64;
         let axis = self.axis(width - ROW_LABEL - ROW_VALUE);
 
-        Svg::inline((width, height), &self.description, |svg| {
+        Svg::picture(medium, (width, height), &self.description, |svg| {
             legend.draw(svg);
             text(svg, "gc-quiet", (0.0, top + 12.0), "start", &self.y_label);
 

@@ -3,7 +3,7 @@
 use super::csv::Csv;
 use super::scale::{Quantity, Scale};
 use super::size::Size;
-use super::svg::{Svg, pixels};
+use super::svg::{Medium, Svg, pixels};
 use crate::text::fitted;
 
 /// Lanes before they are drawn.
@@ -50,11 +50,21 @@ impl Lanes {
         csv.finish()
     }
 
+    /// The picture as a file of its own.
+    pub(crate) fn standalone(&self) -> String {
+        self.picture(Medium::File, Size::FILE)
+    }
+
+    /// The picture as part of a page that carries [`STYLE`](super::STYLE).
     pub(crate) fn inline(&self, size: Size) -> String {
+        self.picture(Medium::Page, size)
+    }
+
+    fn picture(&self, medium: Medium, size: Size) -> String {
         let lanes = TOP + LANE * self.lanes.len() as f64;
         let (width, height) = (size.width - LEFT - RIGHT, lanes + BELOW);
         let x = Scale::linear(Quantity::Seconds, 0.0, self.end_s);
-        Svg::inline((size.width, height), &self.description, |svg| {
+        Svg::picture(medium, (size.width, height), &self.description, |svg| {
             text(svg, (0.0, 12.0), "start", &self.heading);
             for (at, lane) in self.lanes.iter().enumerate() {
                 let bottom = TOP + LANE * (at + 1) as f64 - BETWEEN;

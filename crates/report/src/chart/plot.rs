@@ -9,7 +9,7 @@ use super::legend::{Legend, keys_of, mark};
 use super::range::{extent, shown};
 use super::scale::{Quantity, Scale};
 use super::size::Size;
-use super::svg::{STYLE, Svg, pixels};
+use super::svg::{Medium, Svg, pixels};
 use super::{places, values};
 use crate::text::numbers;
 
@@ -63,44 +63,17 @@ struct Frame {
 impl Plot {
     /// The picture as a file of its own.
     pub(crate) fn standalone(&self) -> String {
-        let size = Size::FILE;
-        let (width, height) = (size.width + 2.0 * PADDING, size.height + 2.0 * PADDING);
-        let mut svg = Svg::default();
-        let view = format!("{} {} {width} {height}", -PADDING, -PADDING);
-
-        svg.group(
-            "svg",
-            &[
-                ("xmlns", &"http://www.w3.org/2000/svg"),
-                ("viewBox", &view),
-                ("width", &width),
-                ("height", &height),
-                ("class", &"gc"),
-                ("role", &"img"),
-            ],
-            |svg| {
-                svg.text("title", &[], &self.description);
-                svg.style(STYLE);
-                svg.empty(
-                    "rect",
-                    &[
-                        ("class", &"gc-paper"),
-                        ("x", &-PADDING),
-                        ("y", &-PADDING),
-                        ("width", &width),
-                        ("height", &height),
-                    ],
-                );
-                self.draw(svg, size);
-            },
-        );
-
-        svg.finish()
+        self.picture(Medium::File, Size::FILE)
     }
 
-    /// The picture as part of a page that carries [`STYLE`].
+    /// The picture as part of a page that carries [`STYLE`](super::STYLE).
     pub(crate) fn inline(&self, size: Size) -> String {
-        Svg::inline((size.width, size.height), &self.description, |svg| self.draw(svg, size))
+        self.picture(Medium::Page, size)
+    }
+
+    fn picture(&self, medium: Medium, size: Size) -> String {
+        let inside = (size.width, size.height);
+        Svg::picture(medium, inside, &self.description, |svg| self.draw(svg, size))
     }
 
     /// Every point of every curve, in the units of the records: seconds, bytes and values.
@@ -451,7 +424,6 @@ fn thinned(points: &[(f64, f64)], frame: &Frame) -> Vec<Option<(f64, f64)>> {
     kept
 }
 
-const PADDING: f64 = 20.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 20.0;
 const ABOVE: f64 = 34.0;

@@ -5,6 +5,15 @@ use std::fmt::Display;
 /// The style rules of all charts. A page includes them once; a picture that stands alone carries them inside.
 pub(crate) const STYLE: &str = include_str!("chart.css");
 
+/// Where a picture is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Medium {
+    /// In a page that carries [`STYLE`].
+    Page,
+    /// In a file of its own.
+    File,
+}
+
 /// SVG text as it grows.
 #[derive(Default)]
 pub(super) struct Svg {
@@ -12,8 +21,20 @@ pub(super) struct Svg {
 }
 
 impl Svg {
-    /// A picture as part of a page that carries [`STYLE`]: its size, what it shows for screen readers, and what is drawn.
-    pub(super) fn inline(
+    /// A picture: its size, what it shows for screen readers, and what is drawn.
+    pub(super) fn picture(
+        medium: Medium,
+        size: (f64, f64),
+        description: &str,
+        draw: impl FnOnce(&mut Self),
+    ) -> String {
+        match medium {
+            Medium::Page => Self::inline(size, description, draw),
+            Medium::File => Self::standalone(size, description, draw),
+        }
+    }
+
+    fn inline(
         (width, height): (f64, f64),
         description: &str,
         draw: impl FnOnce(&mut Self),
@@ -23,6 +44,39 @@ impl Svg {
         let attributes: [(&str, &dyn Display); 4] =
             [("viewBox", &view), ("class", &"gc"), ("role", &"img"), ("aria-label", &description)];
         svg.group("svg", &attributes, draw);
+        svg.finish()
+    }
+
+    fn standalone(
+        (width, height): (f64, f64),
+        description: &str,
+        draw: impl FnOnce(&mut Self),
+    ) -> String {
+        let mut svg = Self::default();
+        let [width, height] =
+            [width, height].map(|inside| pixels(2.0_f64.mul_add(PADDING, inside)));
+        let view = format!("{} {} {width} {height}", -PADDING, -PADDING);
+        let attributes: [(&str, &dyn Display); 6] = [
+            ("xmlns", &"http://www.w3.org/2000/svg"),
+            ("viewBox", &view),
+            ("width", &width),
+            ("height", &height),
+            ("class", &"gc"),
+            ("role", &"img"),
+        ];
+        svg.group("svg", &attributes, |svg| {
+            svg.text("title", &[], description);
+            svg.style(STYLE);
+            let paper: [(&str, &dyn Display); 5] = [
+                ("class", &"gc-paper"),
+                ("x", &-PADDING),
+                ("y", &-PADDING),
+                ("width", &width),
+                ("height", &height),
+            ];
+            svg.empty("rect", &paper);
+            draw(svg);
+        });
         svg.finish()
     }
 
@@ -81,6 +135,9 @@ impl Svg {
         }
     }
 }
+
+/// The space around a picture that stands alone.
+const PADDING: f64 = 20.0;
 
 /// A coordinate: a tenth of a pixel is enough.
 pub(super) fn pixels(value: f64) -> String {

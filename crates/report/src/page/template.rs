@@ -31,7 +31,7 @@ fn printable(c: char) -> char {
     }
 }
 
-const TEMPLATES: [(&str, &str); 10] = [
+const TEMPLATES: [(&str, &str); 11] = [
     ("run.html", include_str!("templates/run.html")),
     ("waiting.html", include_str!("templates/waiting.html")),
     ("compare.html", include_str!("templates/compare.html")),
@@ -41,5 +41,6 @@ const TEMPLATES: [(&str, &str); 10] = [
     ("parts.html", include_str!("templates/parts.html")),
     ("definitions.html", include_str!("templates/definitions.html")),
     ("page.css", include_str!("templates/page.css")),
+    ("png.js", include_str!("templates/png.js")),
     ("chart.css", chart::STYLE),
 ];

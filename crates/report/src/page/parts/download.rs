@@ -1,4 +1,5 @@
-//! Links that save a picture or its figures. The file is inside the link, so that a page needs no script and no network.
+//! Links that save a picture or its figures. The file is inside the link, so that a page needs no network. A script of the
+//! page makes a PNG of the picture; without it the links are there.
 
 use serde::Serialize;
 

@@ -41,14 +41,14 @@ impl Picture {
             small: plot.inline(Size::NARROW),
         };
         let heading = heading.into();
-        let downloads = downloads(&heading, plot);
+        let downloads = downloads(&heading, &plot.standalone(), &plot.csv());
         Self { heading, id: String::new(), choices: Vec::new(), views: vec![view], downloads }
     }
 
     pub(crate) fn of_bars(heading: impl Into<String>, bars: &Bars, size: Size) -> Self {
         let view = View { class: String::new(), large: bars.wide(size), small: bars.narrow() };
         let heading = heading.into();
-        let downloads = vec![Download::csv(&heading, &bars.csv())];
+        let downloads = downloads(&heading, &bars.standalone(), &bars.csv());
         Self { heading, id: String::new(), choices: Vec::new(), views: vec![view], downloads }
     }
 
@@ -59,7 +59,7 @@ impl Picture {
             small: lanes.inline(Size::NARROW),
         };
         let heading = heading.into();
-        let downloads = vec![Download::csv(&heading, &lanes.csv())];
+        let downloads = downloads(&heading, &lanes.standalone(), &lanes.csv());
         Self { heading, id: String::new(), choices: Vec::new(), views: vec![view], downloads }
     }
 
@@ -72,7 +72,7 @@ impl Picture {
         };
 
         let heading = heading.into();
-        let downloads = downloads(&heading, &plot);
+        let downloads = downloads(&heading, &plot.standalone(), &plot.csv());
         plot.y_spacing = Spacing::Logarithmic;
         let can_be_logarithmic = plot.spacings().is_some_and(|(_, y)| y == Spacing::Logarithmic);
         let mut choices =
@@ -107,8 +107,8 @@ impl Picture {
     }
 }
 
-fn downloads(heading: &str, plot: &Plot) -> Vec<Download> {
-    vec![Download::svg(heading, &plot.standalone()), Download::csv(heading, &plot.csv())]
+fn downloads(heading: &str, picture: &str, figures: &str) -> Vec<Download> {
+    vec![Download::svg(heading, picture), Download::csv(heading, figures)]
 }
 
 fn name(spacing: Spacing) -> &'static str {

@@ -8,6 +8,8 @@ use gaia::{
     ComparisonPlan, DriverKind, Held, Outcome, Plan, RunDirectory, RunError, RunFile, RunOptions,
     Significance, Unobserved, build, run, run_with, write_run,
 };
+use gaia_config::KeepModel;
+use gaia_driver::check_model;
 use gaia_report::{Paint, comparison_block};
 use safetensors::SafeTensors;
 
@@ -82,6 +84,24 @@ fn an_observed_run_leaves_a_report_that_can_be_read_back() {
     assert_eq!(record.summary.clocks, 60);
     assert!(record.run_toml.contains("tokyo = 3.0"), "{}", record.run_toml);
     assert!(out.join("report.html").is_file());
+}
+
+#[test]
+fn a_model_that_no_file_has_room_for_is_refused_before_it_is_trained() {
+    let plan = plan(&with_app());
+    let application = build(&plan).unwrap();
+    for keep in [KeepModel::Coordinator, KeepModel::Home] {
+        let mut plan = plan.clone();
+        plan.model.keep = keep;
+        // The file has it on its own and among the settings.
+        plan.name = "n".repeat(50_000_000);
+        assert!(matches!(check_model(&plan, application.as_ref()), Err(RunError::Unwritable(_))));
+        let refused = run(&plan, &application, &mut Unobserved).unwrap_err().to_string();
+        let expected = " MB for settings, expected at most 100 MB for both";
+        assert!(refused.contains(expected), "{refused}");
+        plan.name = "n".repeat(10_000);
+        check_model(&plan, application.as_ref()).unwrap();
+    }
 }
 
 #[test]

@@ -229,7 +229,7 @@ impl Bench {
             data_center("west"),
         );
         fs::write(bench.path("run.toml"), run).unwrap();
-        fs::write(bench.path("model.safetensors"), model.to_bytes("test")).unwrap();
+        fs::write(bench.path("model.safetensors"), model.to_bytes("test").unwrap()).unwrap();
         bench
     }
 

@@ -66,9 +66,12 @@ fn seeds() -> Vec<Seed> {
     };
     let description = serde_json::to_string(&description).expect("a description is JSON");
     vec![
-        ("described", model_bytes(&model, &attachments(), Some(&description))),
-        ("script", script().to_bytes("0")),
-        ("tables-alone", model_bytes(&model, &BTreeMap::new(), None)),
+        (
+            "described",
+            model_bytes(&model, &attachments(), Some(&description)).expect("it is small"),
+        ),
+        ("script", script().to_bytes("0").expect("it is small")),
+        ("tables-alone", model_bytes(&model, &BTreeMap::new(), None).expect("it is small")),
     ]
 }
 

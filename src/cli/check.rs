@@ -12,6 +12,7 @@ use gaia_core::server::ExchangeRoute;
 use gaia_core::sync::{AspConfig, LocalSync, Overlap, RemoteSync};
 use gaia_core::topology::Topology;
 use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting};
+use gaia_driver::check_model;
 use gaia_driver::real::{LinkCheck, check_links};
 use gaia_planner::Memory;
 
@@ -96,6 +97,9 @@ pub(super) fn check(
     let own = flags.place.data_center(&plan)?;
     let checked = check_data(&plan, own, flags.data, &file, applications)?;
     let application = checked.application.as_ref();
+    if let Some(application) = application {
+        check_model(&plan, application.as_ref()).map_err(Failure::usage)?;
+    }
     let mut findings = Findings::new(&plan, application.map(AsRef::as_ref));
     findings.places = flags.data.then_some(checked.places);
     let mut broken = 0;

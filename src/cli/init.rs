@@ -53,7 +53,7 @@ pub(super) fn init(
     }
 
     let out = flags.run.output.out.as_deref().unwrap_or_else(|| Path::new(FILE));
-    let bytes = model.to_bytes(env!("CARGO_PKG_VERSION"));
+    let bytes = model.to_bytes(env!("CARGO_PKG_VERSION")).map_err(Failure::usage)?;
     let written = ModelFile { paths: vec![PathBuf::from(out)], bytes }.write_in(Path::new(""));
     written.map_err(Failure::run)?;
 

@@ -131,6 +131,22 @@ fn a_disk_that_fails_at_any_step_leaves_an_older_checkpoint_whole() {
 }
 
 #[test]
+fn a_state_that_no_file_has_room_for_is_refused_and_the_checkpoint_before_stays() {
+    let directory = tempdir().unwrap();
+    checkpoints(directory.path(), 1).write(&checkpoint(10)).unwrap();
+
+    let mut large = checkpoint(20);
+    let tensor = Tensor { content: Content::Changes, values: vec![0.0] };
+    large.state.tensors.insert("n".repeat(100_000_000), tensor);
+    let refused = checkpoints(directory.path(), 1).write(&large).unwrap_err().to_string();
+    assert!(refused.contains("residuals.safetensors cannot be written: found 100"), "{refused}");
+    assert!(refused.contains("names and shapes of 2 tensors"), "{refused}");
+
+    let newest = checkpoints(directory.path(), 1).newest().unwrap().unwrap();
+    assert_eq!(newest.state, checkpoint(10).state);
+}
+
+#[test]
 fn the_newest_are_kept_and_one_written_again_is_not_lost() {
     let directory = tempdir().unwrap();
     let mut three = checkpoints(directory.path(), 3);

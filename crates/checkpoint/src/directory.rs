@@ -13,7 +13,7 @@ use super::manifest::{Facts, FileMark, Manifest};
 use super::marked_file::MarkedFile;
 use super::{Checkpoint, Resumed, tensors};
 use gaia_core::types::{Seed, State, messagepack};
-use gaia_model::model_bytes;
+use gaia_model::{HeaderTooLong, model_bytes};
 
 /// The directory `checkpoints/` of one run or node.
 pub struct Checkpoints {
@@ -181,6 +181,8 @@ impl Checkpoints {
         let mut marks = Vec::new();
         for (name, bytes) in self.files(checkpoint) {
             let file = draft.join(name);
+            let bytes = bytes
+                .map_err(|error| CheckpointError::TooManyTensors { path: file.clone(), error })?;
             self.disk.write(&file, &bytes).map_err(unwritten(&file))?;
             marks.push(FileMark::of(name, &bytes));
         }
@@ -203,12 +205,12 @@ impl Checkpoints {
     fn files<'c>(
         &self,
         checkpoint: &'c Checkpoint,
-    ) -> impl Iterator<Item = (&'static str, Vec<u8>)> + use<'c> {
+    ) -> impl Iterator<Item = (&'static str, Result<Vec<u8>, HeaderTooLong>)> + use<'c> {
         let Checkpoint { model, state, .. } = checkpoint;
         let model = model.iter().map(|model| (MODEL, model_bytes(model, &BTreeMap::new(), None)));
         let tensors = tensors::FILES.into_iter();
         let tensors = tensors.map(|(content, name)| (name, tensors::state_file(state, content)));
-        let records = std::iter::once_with(|| (RECORDS, messagepack::encode(&state.records)));
+        let records = std::iter::once_with(|| (RECORDS, Ok(messagepack::encode(&state.records))));
         model.chain(tensors).chain(records)
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gaia_core::log::LogError;
 use gaia_core::types::StateError;
+use gaia_model::HeaderTooLong;
 
 /// Why a checkpoint or a log cannot be written or read. Each error names the file.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +55,14 @@ pub enum CheckpointError {
         path: PathBuf,
         /// What was found.
         problem: String,
+    },
+    /// A state has more tensors than a file has room for.
+    #[error("{} cannot be written: {error}: expected fewer data centers or no checkpoints", path.display())]
+    TooManyTensors {
+        /// The file or directory.
+        path: PathBuf,
+        /// What does not fit.
+        error: HeaderTooLong,
     },
     /// A checkpoint was written by another version of the program.
     #[error("{} is of checkpoint version {found}, expected {expected}", path.display())]

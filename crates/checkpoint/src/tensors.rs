@@ -11,7 +11,7 @@ use super::error::CheckpointError;
 use super::manifest::FileMark;
 use super::marked_file::MarkedFile;
 use gaia_core::types::{Content, State, Tensor};
-use gaia_model::{Values, tensor_bytes};
+use gaia_model::{HeaderTooLong, Values, tensor_bytes};
 
 /// The file of each kind of tensor.
 pub(super) const FILES: [(Content, &str); 3] = [
@@ -21,7 +21,10 @@ pub(super) const FILES: [(Content, &str); 3] = [
 ];
 
 /// All tensors of one kind, each as one row of numbers.
-pub(super) fn state_file(state: &State, content: Content) -> Vec<u8> {
+///
+/// # Errors
+/// [`HeaderTooLong`] if there are too many for a file.
+pub(super) fn state_file(state: &State, content: Content) -> Result<Vec<u8>, HeaderTooLong> {
     let tensors = state.tensors.iter().filter(|(_, tensor)| tensor.content == content);
     let tensors = tensors.map(|(name, Tensor { values, .. })| {
         (name.as_str(), vec![values.len()], Values::F32(values))

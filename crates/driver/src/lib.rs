@@ -45,7 +45,7 @@ use gaia_core::server::PeerError;
 use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
 use gaia_core::types::{Clock, Model};
-use gaia_model::ModelFile;
+use gaia_model::{HeaderTooLong, ModelFile};
 use gaia_telemetry::{BrakeRecord, Observer, OutlierRecord, Progress, Summary};
 
 /// A run that has ended.
@@ -69,6 +69,14 @@ pub struct Outcome {
 /// What is known of a run before it begins: its summary, in which no figure is one and nothing was sent.
 pub fn summary_before(plan: &Plan, application: &dyn Application) -> Summary {
     RunRecorder::summary_before(plan, application)
+}
+
+/// Checks that the trained model of a run can be written to its files. Every run begins with this.
+///
+/// # Errors
+/// [`RunError::Unwritable`] if the model has too many tables, or their names or the settings of the run are too long.
+pub fn check_model(plan: &Plan, application: &dyn Application) -> Result<(), RunError> {
+    Ok(trained::check(plan, application)?)
 }
 
 /// Options of a run that a program can pass in besides the plan and the application. The default has none.
@@ -161,6 +169,11 @@ pub enum RunError {
         /// The reason of the application.
         reason: ApplicationError,
     },
+    /// The model has no file.
+    #[error(
+        "the model cannot be written: {0}: expected fewer tables, shorter names or a shorter run file"
+    )]
+    Unwritable(#[from] HeaderTooLong),
     /// Copies cannot be evaluated.
     #[error("evaluating the copies: {0}")]
     Evaluation(ApplicationError),
@@ -209,8 +222,8 @@ pub enum RunError {
 ///
 /// # Errors
 /// If a node rejects a frame, the network fails permanently, frames are lost or applied twice between mirrors, local
-/// steps would scale deltas that are counts, or the plan's driver is the real one and the run file does not name the
-/// application ([`RunError::NotInRunFile`]).
+/// steps would scale deltas that are counts, the model could not be written ([`check_model`]), or the plan's driver is
+/// the real one and the run file does not name the application ([`RunError::NotInRunFile`]).
 pub fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
@@ -254,6 +267,9 @@ pub fn run_logged(
 impl Outcome {
     /// The files of the final model, with what predictions need beside it and a description of the run. None if training
     /// has diverged, or if the data centers of a real run have kept the model and written it themselves.
+    ///
+    /// # Panics
+    /// If the plan is not that of the run, and [`check_model`] refuses it.
     pub fn model_files(&self, plan: &Plan) -> Vec<ModelFile> {
         let summary = &self.summary;
         let (None, Some(model)) = (&summary.diverged, &self.model) else { return Vec::new() };
@@ -352,6 +368,8 @@ fn carry_out(
     if application.deltas_are_counts() && plan.failures.lost_workers == LostWorkers::TakeOver {
         return Err(RunError::CountsTakenOver);
     }
+    check_model(plan, application.as_ref())?;
+
     let driver = plan.driver.name();
     let (remote, wan) = (plan.remote.name(), &plan.topology.name);
     info!(name = plan.name, driver, remote, wan, seed = plan.seed.0, "run starts");

@@ -8,8 +8,8 @@ use gaia_core::application::{Application, Attachment, Direction};
 use gaia_core::topology::DataCenter;
 use gaia_core::types::{Model, ModelLayout, ShardLayout};
 use gaia_model::{
-    BEST_MODEL, BEST_SHARDS, KEPT_MODELS, MODEL, MetricValue, ModelDescription, ModelFile, Shard,
-    model_bytes, shard_bytes,
+    BEST_MODEL, BEST_SHARDS, HeaderTooLong, KEPT_MODELS, MODEL, MetricValue, ModelDescription,
+    ModelFile, Shard, check_model, check_shard, model_bytes, shard_bytes,
 };
 use gaia_telemetry::{ModelSnapshot, Progress};
 
@@ -44,8 +44,32 @@ fn description(
     serde_json::to_string(&description).expect("a description can be written as JSON")
 }
 
-/// The files of a model that is whole in this process: one, or with `model.keep = "home"` its shards in a folder for each
-/// data center. The best model of a run has them under a second name too.
+/// Checks that the model of a run has files, before it is trained.
+///
+/// # Errors
+/// [`HeaderTooLong`] if it has too many tables, or their names or the settings of the run are too long.
+pub(crate) fn check(plan: &Plan, application: &dyn Application) -> Result<(), HeaderTooLong> {
+    let (layout, attachments) = (application.layout(), application.attachments());
+    let metric = application.metric();
+    // Of all numbers the one with the longest text.
+    let longest = -f64::MIN_POSITIVE;
+    let figures = Figures { clock: u64::MAX, objective: longest, metric: (&metric.name, longest) };
+
+    match plan.model.keep {
+        KeepModel::Coordinator => {
+            check_model(layout, &attachments, &description(plan, layout, &figures, None))
+        }
+        KeepModel::Home => ShardLayout::all(layout, shards(plan)).iter().try_for_each(|shard| {
+            let index = shard.shard().index();
+            let of_shard = Shard { index, count: shards(plan) };
+            let description = description(plan, layout, &figures, Some(of_shard));
+            check_shard(shard, &attachments, &description)
+        }),
+    }
+}
+
+/// The files of a model that is whole in this process: one, or with `model.keep = "home"` its shards in a folder for
+/// each data center. The best model of a run has them under a second name too. The model was checked.
 pub(crate) fn files(
     plan: &Plan,
     model: &Model,
@@ -56,7 +80,7 @@ pub(crate) fn files(
     match plan.model.keep {
         KeepModel::Coordinator => {
             let description = description(plan, model.layout(), figures, None);
-            let bytes = model_bytes(model, attachments, Some(&description));
+            let bytes = model_bytes(model, attachments, Some(&description)).expect(CHECKED);
             let names = if is_best { &[BEST_MODEL, MODEL][..] } else { &[MODEL] };
             vec![ModelFile { paths: names.iter().map(PathBuf::from).collect(), bytes }]
         }
@@ -78,6 +102,7 @@ pub(crate) fn files(
 }
 
 /// The file of one shard in the folder of a data center's model. The first has what predictions need beside the model.
+/// The model was checked.
 pub(crate) fn shard_file(
     plan: &Plan,
     layout: &ShardLayout,
@@ -95,7 +120,7 @@ pub(crate) fn shard_file(
     let best = is_best.then(|| Path::new(BEST_SHARDS).join(&last));
     ModelFile {
         paths: best.into_iter().chain([last]).collect(),
-        bytes: shard_bytes(layout, values, attachments, &description),
+        bytes: shard_bytes(layout, values, attachments, &description).expect(CHECKED),
     }
 }
 
@@ -151,3 +176,6 @@ pub(crate) fn is_best(plan: &Plan, direction: Direction, before: &[Progress], va
         && value.is_finite()
         && earlier.all(|other| !other.is_finite() || is_worse(other))
 }
+
+/// Every run begins with [`check`].
+const CHECKED: &str = "the model was checked before the run";

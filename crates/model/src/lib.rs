@@ -21,6 +21,7 @@
 mod description;
 mod error;
 mod file;
+mod header;
 mod read;
 mod script_model;
 mod shards;
@@ -31,8 +32,9 @@ mod write;
 pub use description::{DESCRIPTION, MetricValue, ModelDescription, Shard};
 pub use error::ModelError;
 pub use file::{BEST_MODEL, BEST_SHARDS, KEPT_MODELS, MODEL, ModelFile, kind_name, new_file};
+pub use header::HeaderTooLong;
 pub use read::{TrainedModel, TrainedTable};
 pub use script_model::{ScriptModel, ScriptSettings, different_tensor};
 pub use state_dict::StateDict;
 pub use tensors::{TensorSpec, tensor_layout};
-pub use write::{Values, model_bytes, shard_bytes, tensor_bytes};
+pub use write::{Values, check_model, check_shard, model_bytes, shard_bytes, tensor_bytes};

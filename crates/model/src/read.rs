@@ -310,26 +310,34 @@ mod tests {
         model
     }
 
+    fn bytes(
+        model: &Model,
+        attachments: &BTreeMap<String, Attachment>,
+        description: Option<&str>,
+    ) -> Vec<u8> {
+        model_bytes(model, attachments, description).unwrap()
+    }
+
     fn parse(bytes: &[u8]) -> Result<TrainedModel, ModelError> {
         TrainedModel::parse(Path::new("m"), bytes)
     }
 
     #[test]
     fn a_model_reads_back_as_it_was_written() {
-        let bytes = model_bytes(&model(), &attachments(), None);
-        assert_eq!(bytes, model_bytes(&model(), &attachments(), None));
-        let read = parse(&bytes).unwrap();
+        let written = bytes(&model(), &attachments(), None);
+        assert_eq!(written, bytes(&model(), &attachments(), None));
+        let read = parse(&written).unwrap();
         assert_eq!(read.attachments, attachments());
         assert_eq!(read.model(&layout(), &attachments()).unwrap().values, model().values);
         assert_eq!(read.description, None);
 
-        let tables_alone = parse(&model_bytes(&model(), &BTreeMap::new(), None)).unwrap();
+        let tables_alone = parse(&bytes(&model(), &BTreeMap::new(), None)).unwrap();
         assert!(tables_alone.model(&layout(), &attachments()).is_ok());
     }
 
     #[test]
     fn the_first_that_differs_is_named() {
-        let read = parse(&model_bytes(&model(), &attachments(), None)).unwrap();
+        let read = parse(&bytes(&model(), &attachments(), None)).unwrap();
         let check = |name: &str, attachment: Attachment, expect: &str| {
             let mut own = attachments();
             own.insert(name.into(), attachment);
@@ -380,7 +388,7 @@ mod tests {
             version: "v".into(),
         };
         let described = serde_json::to_string(&described).unwrap();
-        let bytes = model_bytes(&Model::zeros(layout), &BTreeMap::new(), Some(&described));
+        let bytes = bytes(&Model::zeros(layout), &BTreeMap::new(), Some(&described));
 
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         let shape = |name| tensors.tensor(name).unwrap().shape().to_vec();
@@ -394,15 +402,15 @@ mod tests {
         let mut broken = attachments();
         broken.insert("mean".into(), Attachment::Floats(vec![f32::NAN]));
         let refused = |bytes: &[u8]| parse(bytes).unwrap_err().to_string();
-        let nan = refused(&model_bytes(&model(), &broken, None));
+        let nan = refused(&bytes(&model(), &broken, None));
         assert_eq!(nan, "m: found NaN in row 0 of `mean`, expected a number");
-        let described = refused(&model_bytes(&model(), &BTreeMap::new(), Some("{}")));
+        let described = refused(&bytes(&model(), &BTreeMap::new(), Some("{}")));
         assert!(
             described.contains("`gaia` in the metadata with a mistake (missing field"),
             "{described}"
         );
 
-        let whole = model_bytes(&model(), &attachments(), None);
+        let whole = bytes(&model(), &attachments(), None);
         for length in 0..whole.len() {
             assert!(parse(&whole[..length]).is_err());
         }

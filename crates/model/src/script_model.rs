@@ -12,6 +12,7 @@ use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 
 use super::error::{ModelError, plain};
+use super::header::HeaderTooLong;
 use super::read::is_folder;
 use super::state_dict::{read_values, unreadable};
 use super::tensors::{LAYOUT_RULE, TABLES_MAX, TensorSpec, tensor_layout};
@@ -145,7 +146,10 @@ impl ScriptModel {
     }
 
     /// The bytes of the file, which are the same for the same model. `version` is that of the program.
-    pub fn to_bytes(&self, version: &str) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// [`HeaderTooLong`] if names and shapes are more than the header of such a file has room for.
+    pub fn to_bytes(&self, version: &str) -> Result<Vec<u8>, HeaderTooLong> {
         let names = self.tensors.iter().map(|tensor| tensor.name.clone());
         let statistics = self.tensors.iter().filter(|tensor| tensor.is_statistics);
         let sparse = self.tensors.iter().filter_map(|tensor| {
@@ -308,9 +312,18 @@ mod tests {
     }
 
     #[test]
+    fn names_that_a_file_has_no_room_for_are_refused() {
+        let mut model = model();
+        // The file has each name twice.
+        model.tensors[0].name = "n".repeat(51_000_000);
+        let refused = model.to_bytes("v").unwrap_err();
+        assert_eq!(refused.tensors, 3);
+    }
+
+    #[test]
     fn a_model_reads_back_as_the_script_has_declared_it() {
-        let bytes = model().to_bytes("v");
-        assert_eq!(bytes, model().to_bytes("v"));
+        let bytes = model().to_bytes("v").unwrap();
+        assert_eq!(bytes, model().to_bytes("v").unwrap());
         assert_eq!(parse(&bytes), Ok(model()));
 
         let layout = model().layout();
@@ -331,7 +344,7 @@ mod tests {
         };
         model.tensors.insert(1, table(2.0));
         model.settings.sharded = false;
-        let bytes = model.to_bytes("v");
+        let bytes = model.to_bytes("v").unwrap();
         assert_eq!(parse(&bytes), Ok(model.clone()));
         assert!(bytes.len() < 4096);
         assert_eq!(model.initial_model(&model.layout()).values, model.values);
@@ -344,7 +357,9 @@ mod tests {
 
         model.tensors[1].is_statistics = true;
         assert!(
-            parse(&model.to_bytes("v")).unwrap_err().contains("found the sparse table `table`")
+            parse(&model.to_bytes("v").unwrap())
+                .unwrap_err()
+                .contains("found the sparse table `table`")
         );
     }
 
@@ -396,7 +411,7 @@ mod tests {
         let refused = |change: &dyn Fn(&mut ScriptModel), expect: &str| {
             let mut other = model();
             change(&mut other);
-            let refused = parse(&other.to_bytes("v")).unwrap_err();
+            let refused = parse(&other.to_bytes("v").unwrap()).unwrap_err();
             assert_eq!(refused, format!("m: found {expect}, expected {WRITTEN}"));
         };
         refused(&|other| other.values[5] = f32::NAN, "NaN at place 0 in `z.mean`");
@@ -407,12 +422,12 @@ mod tests {
             "the model has no values to train, expected tensors of floating-point numbers",
         );
 
-        let plain = tensors_with([("a", vec![1], Values::F32(&[1.0]))].into_iter(), None);
+        let plain = tensors_with([("a", vec![1], Values::F32(&[1.0]))].into_iter(), None).unwrap();
         let refused = parse(&plain).unwrap_err();
         assert!(refused.contains("no `gaia.script` in the metadata"), "{refused}");
         let described = |text: &str| {
             let tensors = [("a", vec![1], Values::F32(&[1.0]))].into_iter();
-            parse(&tensors_with(tensors, Some((DECLARATION, text)))).unwrap_err()
+            parse(&tensors_with(tensors, Some((DECLARATION, text))).unwrap()).unwrap_err()
         };
         assert!(described("{}").contains("with a mistake (missing field `layout`"));
         let rest = "\"metric\":\"m\",\"higher_is_better\":true,\"momentum\":0,\"average\":true,\"sharded\":false,\"version\":\"v\"";
@@ -425,7 +440,7 @@ mod tests {
         assert!(names("[]", LAYOUT_RULE).contains("found 1 tensors, of which 0 are listed"));
         assert!(names("[\"a\"]", 99).contains("by rule 99, expected rule 1: write it again"));
 
-        let whole = model().to_bytes("v");
+        let whole = model().to_bytes("v").unwrap();
         for length in 0..whole.len() {
             assert!(parse(&whole[..length]).is_err());
         }

@@ -148,7 +148,7 @@ mod tests {
                 _ => BTreeMap::new(),
             };
             let description = description(index, count, if index == late { 9 } else { 8 });
-            let bytes = shard_bytes(&layout, &values, &attachments, &description);
+            let bytes = shard_bytes(&layout, &values, &attachments, &description).unwrap();
             std::fs::write(folder.join(Shard { index, count }.file_name()), bytes).unwrap();
         }
         model

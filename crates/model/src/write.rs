@@ -1,4 +1,4 @@
-//! Writes a model.
+//! Writes a model, whose file can be checked before there are values to write.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,18 +7,22 @@ use safetensors::Dtype;
 use safetensors::tensor::View;
 
 use super::description::DESCRIPTION;
+use super::header::{HeaderTooLong, check_header};
 use gaia_core::application::Attachment;
-use gaia_core::types::{Model, ShardLayout};
+use gaia_core::types::{Model, ModelLayout, ShardLayout};
 
 /// The bytes of the file of a model, which are the same for the same arguments. Each table has the shape that it has outside of
 /// a run ([`ModelLayout::shape`](gaia_core::types::ModelLayout::shape)).
 ///
 /// `description` is the only key of the metadata: the format leaves the order of keys open.
+///
+/// # Errors
+/// As [`check_model`].
 pub fn model_bytes(
     model: &Model,
     attachments: &BTreeMap<String, Attachment>,
     description: Option<&str>,
-) -> Vec<u8> {
+) -> Result<Vec<u8>, HeaderTooLong> {
     let layout = model.layout();
     let tables = layout.table_ids().map(|id| {
         let values = Values::F32(model.table(id));
@@ -30,6 +34,9 @@ pub fn model_bytes(
 /// The bytes of the file with one shard of a model: of each table every row that the shard owns, in their order, also where
 /// the table has another shape outside of a run. The description names the shard ([`ModelDescription::shard`](super::ModelDescription::shard)).
 ///
+/// # Errors
+/// As [`check_shard`].
+///
 /// # Panics
 /// If `values` are not those of the shard.
 pub fn shard_bytes(
@@ -37,7 +44,7 @@ pub fn shard_bytes(
     values: &[f32],
     attachments: &BTreeMap<String, Attachment>,
     description: &str,
-) -> Vec<u8> {
+) -> Result<Vec<u8>, HeaderTooLong> {
     assert_eq!(values.len(), layout.parameters());
     let tables = layout.model().table_ids().map(|id| {
         let shape = vec![layout.rows_of(id), layout.width_of(id)];
@@ -51,7 +58,7 @@ fn serialized<'v>(
     tables: impl Iterator<Item = (&'v str, Vec<usize>, Values<'v>)>,
     attachments: &'v BTreeMap<String, Attachment>,
     description: Option<&str>,
-) -> Vec<u8> {
+) -> Result<Vec<u8>, HeaderTooLong> {
     let attached = attachments.iter().map(|(name, attachment)| {
         let values = attached_values(attachment);
         (name.as_str(), vec![values.len()], values)
@@ -61,10 +68,13 @@ fn serialized<'v>(
 
 /// The bytes of a safetensors file: of each tensor its name, its shape and as many values, in little-endian order; and the
 /// description of a model, if there is one.
+///
+/// # Errors
+/// [`HeaderTooLong`] if names, shapes and the description are more than the header of such a file has room for.
 pub fn tensor_bytes<'v>(
     tensors: impl Iterator<Item = (&'v str, Vec<usize>, Values<'v>)>,
     description: Option<&str>,
-) -> Vec<u8> {
+) -> Result<Vec<u8>, HeaderTooLong> {
     tensors_with(tensors, description.map(|text| (DESCRIPTION, text)))
 }
 
@@ -72,10 +82,57 @@ pub fn tensor_bytes<'v>(
 pub(super) fn tensors_with<'v>(
     tensors: impl Iterator<Item = (&'v str, Vec<usize>, Values<'v>)>,
     metadata: Option<(&str, &str)>,
-) -> Vec<u8> {
+) -> Result<Vec<u8>, HeaderTooLong> {
     let tensors = tensors.map(|(name, shape, values)| (name, Tensor { shape, values }));
+    let tensors: Vec<_> = tensors.collect();
+    let header = tensors.iter().map(|(name, tensor)| (*name, tensor.dtype(), tensor.shape.clone()));
+    check_header(header, metadata)?;
+
     let metadata = metadata.map(|(key, text)| [(key.to_owned(), text.to_owned())].into());
-    safetensors::serialize(tensors, metadata).expect("names and shapes are text and numbers")
+    Ok(safetensors::serialize(tensors, metadata).expect("its header was checked"))
+}
+
+/// Checks that a model of this layout has a file ([`model_bytes`]), before there are values.
+///
+/// # Errors
+/// [`HeaderTooLong`] if names, shapes and the description are more than the header of such a file has room for.
+pub fn check_model(
+    layout: &ModelLayout,
+    attachments: &BTreeMap<String, Attachment>,
+    description: &str,
+) -> Result<(), HeaderTooLong> {
+    let tables = layout.table_ids();
+    let tables = tables.map(|id| (layout.table(id).name.as_str(), layout.shape(id).into_owned()));
+    check(tables, attachments, description)
+}
+
+/// Checks that a shard of a model has a file ([`shard_bytes`]), before there are values.
+///
+/// # Errors
+/// As [`check_model`].
+pub fn check_shard(
+    layout: &ShardLayout,
+    attachments: &BTreeMap<String, Attachment>,
+    description: &str,
+) -> Result<(), HeaderTooLong> {
+    let tables = layout.model().table_ids().map(|id| {
+        let shape = vec![layout.rows_of(id), layout.width_of(id)];
+        (layout.model().table(id).name.as_str(), shape)
+    });
+    check(tables, attachments, description)
+}
+
+fn check<'n>(
+    tables: impl Iterator<Item = (&'n str, Vec<usize>)>,
+    attachments: &'n BTreeMap<String, Attachment>,
+    description: &str,
+) -> Result<(), HeaderTooLong> {
+    let tables = tables.map(|(name, shape)| (name, Dtype::F32, shape));
+    let attached = attachments.iter().map(|(name, attachment)| {
+        let values = attached_values(attachment);
+        (name.as_str(), values.dtype(), vec![values.len()])
+    });
+    check_header(tables.chain(attached), Some((DESCRIPTION, description)))
 }
 
 /// A tensor that is to be written.
@@ -105,6 +162,14 @@ fn attached_values(attachment: &Attachment) -> Values<'_> {
 }
 
 impl Values<'_> {
+    fn dtype(&self) -> Dtype {
+        match self {
+            Self::F32(_) => Dtype::F32,
+            Self::U64(_) => Dtype::U64,
+            Self::U8(_) => Dtype::U8,
+        }
+    }
+
     /// The number of values.
     fn len(&self) -> usize {
         match self {
@@ -117,11 +182,7 @@ impl Values<'_> {
 
 impl View for Tensor<'_> {
     fn dtype(&self) -> Dtype {
-        match self.values {
-            Values::F32(_) => Dtype::F32,
-            Values::U64(_) => Dtype::U64,
-            Values::U8(_) => Dtype::U8,
-        }
+        self.values.dtype()
     }
 
     fn shape(&self) -> &[usize] {

@@ -11,7 +11,7 @@ use gaia_core::recovery::RecoveryError;
 use gaia_core::server::PeerError;
 use gaia_core::types::StateError;
 use gaia_core::wire::FrameError;
-use gaia_model::ModelError;
+use gaia_model::{HeaderTooLong, ModelError};
 use gaia_quic::TransportError;
 
 /// Why a node, or a run over nodes, failed. Nodes have their display names, such as "server 0 of tokyo".
@@ -55,6 +55,11 @@ pub enum RealError {
         "no folder for the model: with model.keep = \"home\" expected --out DIR for each server"
     )]
     NoModelFolder,
+    /// The model has no file.
+    #[error(
+        "the model cannot be written: {0}: expected fewer tables, shorter names or a shorter run file"
+    )]
+    Unwritable(#[from] HeaderTooLong),
     /// A server's shard of the model could not be written.
     #[error(transparent)]
     Model(#[from] ModelError),

@@ -76,7 +76,7 @@ use self::worker::work;
 use super::blocking::in_place;
 use super::cluster::Blueprint;
 use super::interrupted::Interrupted;
-use super::{Outcome, RunError};
+use super::{Outcome, RunError, trained};
 use gaia_checkpoint::{NodeStore, StateFile};
 use gaia_config::{Decision, Plan};
 use gaia_core::application::Application;
@@ -474,6 +474,7 @@ impl Prepared<'_> {
         observer: &mut dyn Observer,
     ) -> Result<NodeEnd, RealError> {
         let Self { run_context, blueprint, application, acceptor } = self;
+        trained::check(&run_context.plan, application.as_ref())?;
         if let Some(acceptor) = acceptor {
             let conducted =
                 run_coordinator(acceptor, &blueprint, &application, options, observer).await?;

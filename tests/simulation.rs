@@ -8,7 +8,8 @@ mod runs;
 
 use allocations::peak_of;
 use gaia_driver::Outcome;
-use runs::run;
+use gaia_planner::Memory;
+use runs::{plan, run};
 
 /// Every way to share updates, by what `[sync.remote]` says.
 const REMOTES: [&str; 9] = [
@@ -242,11 +243,8 @@ fn machines_cost_their_price_for_as_long_as_they_train() {
     assert_eq!(summary.time_s, free.summary.time_s);
 }
 
-/// A server has a sum of what it has sent for each of its links, here 29 and more of 100 000 parameters. A data center
-/// changes one in a hundred of them.
-#[test]
-fn many_data_centers_hold_memory_for_what_their_links_have_carried() {
-    let (count, hubs) = (150, 5);
+/// So many data centers in so many groups, each with a hub.
+fn groups(count: usize, hubs: usize) -> String {
     let name = |dc: usize| format!("'dc{dc}'");
     let data_centers = (0..count).map(|dc| format!("{{name = {}}}", name(dc)));
     let data_centers = data_centers.collect::<Vec<_>>().join(",");
@@ -255,10 +253,43 @@ fn many_data_centers_hold_memory_for_what_their_links_have_carried() {
         format!("{{hub = {}, members = [{}]}}", name(hub), members.join(","))
     });
     let groups = groups.collect::<Vec<_>>().join(",");
-    let topology = format!(
+    format!(
         "topology={{name = 't', wan = {{bandwidth = '100 Mbit/s', rtt = '50 ms'}}, \
          data_center = [{data_centers}], group = [{groups}]}}"
-    );
+    )
+}
+
+/// All parameters of a dense model change at each clock. Links hold little: what is on its way is not estimated.
+#[test]
+fn a_dense_run_holds_the_memory_that_is_estimated_for_it() {
+    let app = "app={kind = 'perceptron', hidden = [500], batch = 4, data = {synthetic = \
+               {features = 100, examples = 240}}}";
+    let topology = groups(12, 3);
+    let whole = "threshold = 0.0001, function = 'absolute'";
+    let models = [
+        "model = 'tap'".to_owned(),
+        format!("model = 'asp', {whole}"),
+        format!("model = 'asp', overlay = 'groups', {whole}"),
+    ];
+    for model in models {
+        let links = "topology.wan={bandwidth = '10 Mbit/s', rtt = '1 ms'}";
+        let slow = "compute.examples_per_second=10.0";
+        let stop = "stop={clocks = 8}";
+        let settings = [app, &topology, links, slow, &remote(&model), stop, "evaluate.every=100"];
+        let (outcome, most) = peak_of(|| run(&settings));
+        let estimated = Memory::of(&plan(&settings), outcome.summary.parameters, 0.0).all as usize;
+        // What tasks keep and the drain come on top.
+        let is_near = (estimated * 4 / 5..estimated * 7 / 5).contains(&most);
+        assert!(is_near, "{model}: {} kB were held of {}", most >> 10, estimated >> 10);
+    }
+}
+
+/// A server has a sum of what it has sent for each of its links, here 29 and more of 100 000 parameters. A data center
+/// changes one in a hundred of them.
+#[test]
+fn many_data_centers_hold_memory_for_what_their_links_have_carried() {
+    let (count, hubs) = (150, 5);
+    let topology = groups(count, hubs);
     let app = "app={kind = 'matrix-factorization', rank = 10, data = {synthetic = \
                {users = 300, items = 9700, ratings = 7500, rank = 2}}}";
     let stop = "stop={clocks = 3}";

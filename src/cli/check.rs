@@ -50,7 +50,7 @@ struct Findings {
     connections: Option<Vec<ConnectionFindings>>,
 }
 
-/// Bytes of parameters that servers and workers hold at most.
+/// Bytes of parameters that servers and workers hold once all parameters have changed.
 #[derive(Debug, Serialize)]
 struct MemoryFindings {
     server: ByteSize,
@@ -221,7 +221,8 @@ impl Findings {
         if let Some(MemoryFindings { server, worker, all, free }) = &self.memory {
             let free = free.map_or_else(String::new, |free| format!("; {free} are free here"));
             lines.push(format!(
-                "  memory    at most {server} a server, {worker} a worker, {all} in all, without data{free}"
+                "  memory    up to {server} a server, {worker} a worker, {all} in all once all parameters have changed, \
+                 without data{free}"
             ));
         }
 

@@ -34,7 +34,7 @@ pub(super) fn check_memory(
     }
     if most > free {
         terminal.note(&format!(
-            "the run may hold {} of parameters, and {} of memory are free",
+            "the run may hold {} of parameters once all of them have changed, and {} of memory are free",
             ByteSize(most),
             ByteSize(free)
         ));
@@ -42,7 +42,7 @@ pub(super) fn check_memory(
     Ok(())
 }
 
-/// The bytes that the nodes of a run hold of parameters, at most.
+/// The bytes that the nodes of a run hold of parameters once all of them have changed.
 pub(super) fn held(plan: &Plan, application: &dyn Application) -> u64 {
     Memory::of(plan, application.layout().parameters(), application.momentum()).all
 }

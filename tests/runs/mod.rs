@@ -1,7 +1,7 @@
 //! Whole runs in virtual time, from the text of a run file to its outcome.
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
 
-use gaia_config::{Override, RunFile};
+use gaia_config::{Override, Plan, RunFile};
 use gaia_driver::Outcome;
 use gaia_telemetry::{Observer, Progress};
 
@@ -36,14 +36,20 @@ every = 5
 clocks = 60
 "#;
 
-/// Runs to its end what these settings make of the run file above, each a `key.path=value`.
+/// What these settings make of the run file above, each a `key.path=value`.
 #[track_caller]
-pub fn run(settings: &[&str]) -> Outcome {
+pub fn plan(settings: &[&str]) -> Plan {
     let overrides: Vec<Override> =
         settings.iter().map(|setting| Override::parse(setting).unwrap()).collect();
-    let plan = RunFile::from_text("test.toml", BASE, &overrides)
+    RunFile::from_text("test.toml", BASE, &overrides)
         .and_then(|run_file| run_file.plan())
-        .unwrap_or_else(|error| panic!("{}", error.render(false)));
+        .unwrap_or_else(|error| panic!("{}", error.render(false)))
+}
+
+/// Runs to its end what these settings make of the run file above.
+#[track_caller]
+pub fn run(settings: &[&str]) -> Outcome {
+    let plan = plan(settings);
     let homes = plan.topology.data_homes();
     let application = gaia_data::build(plan.app.as_ref(), &homes, plan.seed.child("data")).unwrap();
     gaia_driver::run(&plan, &application, &mut Nobody)

@@ -1,8 +1,8 @@
 //! What a clock of the simulated driver costs for each link that carries updates, over hubs, beside the same of a hundred
-//! data centers; and how much virtual time passes in a second.
+//! data centers; how much virtual time passes in a second; and what the whole run takes, with its results on disk.
 //!
-//! The cost is that between two evaluations, so that what happens once is not part of it: nodes are made, each says hello
-//! to all its mirrors, and copies become equal. A thousand data centers take about 5 GB.
+//! The cost of a clock is that between two evaluations, so that what happens once is not part of it: nodes are made,
+//! each says hello to all its mirrors, and copies become equal. A thousand data centers take about 5 GB.
 
 #![allow(clippy::print_stdout, reason = "its rows are its output")]
 
@@ -10,6 +10,9 @@
 #[path = "rows/mod.rs"]
 mod rows;
 
+use std::fs;
+
+use gaia::{RunDirectory, write_run};
 use gaia_config::RunFile;
 use gaia_telemetry::{Observer, Progress};
 use rows::Rows;
@@ -38,20 +41,40 @@ fn main() {
     }
 
     for (case, runs) in cases {
-        let measured: Vec<[(f64, f64); 2]> =
+        let measured: Vec<[Measured; 2]> =
             (0..runs).map(|_| [case.measure(), reference.measure()]).collect();
         let name = format!("{} data centers, {:.0e}", case.data_centers, case.parameters);
-        let costs = |at: usize| measured.iter().map(|pair| MICRO * pair[at].0).collect::<Vec<_>>();
-        let (own, of_hundred) = (costs(0), costs(1));
-        let reference = ("100 data centers, 1e5", of_hundred.as_slice());
-        rows.print(&format!("{name}: a clock and link"), "µs", &own, reference);
-        let times: Vec<f64> = measured.iter().map(|[(_, rate), _]| 1.0 / rate).collect();
-        rows.print(&format!("{name}: a virtual second"), "s", &times, ("no reference", &[]));
+        let mut print = |what, unit, figure: fn(&Measured) -> f64, has_reference| {
+            let of = |at: usize| measured.iter().map(|pair| figure(&pair[at])).collect::<Vec<_>>();
+            let reference = if has_reference {
+                ("100 data centers, 1e5", of(1))
+            } else {
+                ("no reference", Vec::new())
+            };
+            rows.print(&format!("{name}: {what}"), unit, &of(0), (reference.0, &reference.1));
+        };
+        print("a clock and link", "µs", |run| 1e6 * run.clock_and_link_s, true);
+        print("a virtual second", "s", |run| run.virtual_second_s, false);
+        print("start to end", "s", |run| run.whole_s, true);
+        print("results", "MB", |run| 1e-6 * run.result_bytes as f64, true);
+        // Smaller runs lie in memory that larger ones before them have left.
+        if case.data_centers > reference.data_centers {
+            print("peak memory", "GB", |run| 1e-9 * run.peak_bytes as f64, false);
+        }
     }
 }
 
-/// Microseconds in a second.
-const MICRO: f64 = 1e6;
+/// What a run takes, in seconds of this thread's processor time.
+struct Measured {
+    clock_and_link_s: f64,
+    virtual_second_s: f64,
+    /// From its data to its results on disk.
+    whole_s: f64,
+    /// The most that the process had in memory. 0 where the system does not say.
+    peak_bytes: u64,
+    /// Of all files in the directory of the run.
+    result_bytes: u64,
+}
 
 impl Case {
     /// The directed links that carry updates: those within the groups, and those between the hubs.
@@ -61,8 +84,11 @@ impl Case {
         (0..self.hubs).map(|hub| among(members(hub))).sum::<usize>() + among(self.hubs)
     }
 
-    /// Seconds of processor time for a clock and link, and the virtual seconds that pass in one.
-    fn measure(&self) -> (f64, f64) {
+    fn measure(&self) -> Measured {
+        // Begins to count the peak anew.
+        let _ = fs::write("/proc/self/clear_refs", "5");
+        let begins = thread_seconds();
+
         let text = self.run_file();
         let plan = RunFile::from_text("bench", &text, &[]).and_then(|file| file.plan());
         let plan = plan.unwrap_or_else(|error| panic!("{}", error.render(false)));
@@ -70,12 +96,28 @@ impl Case {
         let application = gaia_data::build(plan.app.as_ref(), &homes, plan.seed.child("data"));
         let application = application.expect("synthetic data can be made");
         let mut times = Times::default();
-        gaia_driver::run(&plan, &application, &mut times).expect("the run ends");
+        let outcome = gaia_driver::run(&plan, &application, &mut times).expect("the run ends");
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let results = folder.path().join("results");
+        let directory = RunDirectory::create(Some(&results), "bench").expect("it is new");
+        write_run(&directory, &plan, &outcome).expect("there is room for results");
+
+        let whole_s = thread_seconds() - begins;
+        let files = fs::read_dir(&results).expect("it was made");
+        let sizes =
+            files.map(|file| file.and_then(|file| file.metadata()).map(|found| found.len()));
+        let result_bytes = sizes.sum::<Result<u64, _>>().expect("files have lengths");
 
         let at = |clock| times.0.iter().find(|(at, ..)| *at == clock).expect("it was evaluated");
         let ((_, begun, from), (_, ended, to)) = (at(self.every), at(2 * self.every));
         let spent = ended - begun;
-        (spent / (self.every as usize * self.links()) as f64, (to - from) / spent)
+        Measured {
+            clock_and_link_s: spent / (self.every as usize * self.links()) as f64,
+            virtual_second_s: spent / (to - from),
+            whole_s,
+            peak_bytes: peak_bytes(),
+            result_bytes,
+        }
     }
 
     fn run_file(&self) -> String {
@@ -131,11 +173,20 @@ struct Times(Vec<(u64, f64, f64)>);
 
 impl Observer for Times {
     fn on_progress(&mut self, progress: &Progress) {
-        let now = clock_gettime(ClockId::ThreadCPUTime);
-        self.0.push((
-            progress.clock,
-            now.tv_sec as f64 + 1e-9 * now.tv_nsec as f64,
-            progress.time_s,
-        ));
+        self.0.push((progress.clock, thread_seconds(), progress.time_s));
     }
+}
+
+/// The processor time of this thread.
+fn thread_seconds() -> f64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 + 1e-9 * now.tv_nsec as f64
+}
+
+/// The most that this process has had in memory, where the system says so.
+fn peak_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    1024 * kib.unwrap_or(0)
 }

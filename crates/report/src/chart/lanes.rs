@@ -1,5 +1,7 @@
 //! Lanes over one time axis: bars in each lane whose heights are amounts and whose parts are their causes.
 
+use std::collections::BTreeSet;
+
 use super::csv::Csv;
 use super::scale::{Quantity, Scale};
 use super::size::Size;
@@ -42,8 +44,7 @@ impl Lanes {
         for lane in &self.lanes {
             for bar in &lane.bars {
                 for (part, amount) in &bar.parts {
-                    let part = part.trim_start_matches("c-");
-                    csv.line(&[&lane.label, part], &[bar.from_s, bar.to_s, *amount]);
+                    csv.line(&[&lane.label, name(part)], &[bar.from_s, bar.to_s, *amount]);
                 }
             }
         }
@@ -62,7 +63,13 @@ impl Lanes {
 
     fn picture(&self, medium: Medium, size: Size) -> String {
         let lanes = TOP + LANE * self.lanes.len() as f64;
-        let (width, height) = (size.width - LEFT - RIGHT, lanes + BELOW);
+        let width = size.width - LEFT - RIGHT;
+        // A page lists what the colours mean beside the picture.
+        let legend = match medium {
+            Medium::Page => 0.0,
+            Medium::File => LEGEND,
+        };
+        let height = lanes + BELOW + legend;
         let x = Scale::linear(Quantity::Seconds, 0.0, self.end_s);
         Svg::picture(medium, (size.width, height), &self.description, |svg| {
             text(svg, (0.0, 12.0), "start", &self.heading);
@@ -77,7 +84,22 @@ impl Lanes {
             }
             let unit = format!("{} ({})", self.x_label, x.unit());
             text(svg, (LEFT + width, lanes + 32.0), "end", &unit);
+            if legend > 0.0 {
+                self.draw_legend(svg, height - 6.0);
+            }
         })
+    }
+
+    fn draw_legend(&self, svg: &mut Svg, y: f64) {
+        let parts = self.lanes.iter().flat_map(|lane| &lane.bars).flat_map(|bar| &bar.parts);
+        let classes: BTreeSet<&str> = parts.map(|(class, _)| *class).collect();
+        let mut x = LEFT;
+        for class in classes {
+            let d = format!("M{} {}h12v12h-12z", pixels(x), pixels(y - 11.0));
+            svg.empty("path", &[("class", &class), ("d", &d)]);
+            text(svg, (x + 18.0, y), "start", name(class));
+            x += 42.0 + CHARACTER * name(class).len() as f64;
+        }
     }
 
     fn draw_lane(
@@ -120,6 +142,11 @@ impl Lanes {
     }
 }
 
+/// The name of a part, by the class that colours it.
+fn name(class: &str) -> &str {
+    class.trim_start_matches("c-")
+}
+
 fn text(svg: &mut Svg, (x, y): (f64, f64), anchor: &str, content: &str) {
     svg.text(
         "text",
@@ -134,6 +161,7 @@ const TOP: f64 = 24.0;
 const LANE: f64 = 40.0;
 const BETWEEN: f64 = 10.0;
 const BELOW: f64 = 38.0;
+const LEGEND: f64 = 24.0;
 const CHARACTER: f64 = 7.0;
 
 #[cfg(test)]

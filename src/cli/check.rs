@@ -7,7 +7,7 @@ use super::{CheckFlags, Failure, Terminal};
 use crate::applications::Applications;
 use gaia_config::{ComputeModel, ComputeRate, Decision, Plan};
 use gaia_core::application::Application;
-use gaia_core::coordinator::{ChangeBy, StopRules};
+use gaia_core::coordinator::{ChangeBy, ChangeRule, StopRules};
 use gaia_core::server::ExchangeRoute;
 use gaia_core::sync::{AspConfig, LocalSync, Overlap, RemoteSync};
 use gaia_core::topology::Topology;
@@ -342,14 +342,20 @@ fn stop(stop: &StopRules) -> String {
         rules.push(format!("at an objective of at most {objective}"));
     }
     if let Some(change) = stop.change {
-        let (percent, clocks) = (change.percent, change.clocks);
+        let percent = change.percent;
+        let within = match (change.clocks, change.by) {
+            (Some(clocks), _) => format!("{clocks} clocks"),
+            (None, ChangeBy::Trend) => {
+                format!("a pass over the data, at least {} clocks", ChangeRule::CLOCKS)
+            }
+            (None, ChangeBy::Endpoints) => format!("{} clocks", ChangeRule::CLOCKS),
+        };
         let by = match change.by {
             ChangeBy::Trend => "by its trend over twice as many",
             ChangeBy::Endpoints => "between two evaluations",
         };
-        rules.push(format!(
-            "once the objective changes by less than {percent} % in {clocks} clocks, {by}"
-        ));
+        rules
+            .push(format!("once the objective changes by less than {percent} % in {within}, {by}"));
     }
     if let Some(clocks) = stop.clocks {
         rules.push(format!("after {clocks} clocks"));

@@ -20,7 +20,9 @@ pub(crate) fn stop(checks: &Checks<'_>, stop: &StopRules) -> Result<(), Problem>
 
     if let Some(change) = stop.change {
         checks.number("stop.change.percent", change.percent, range::PERCENT)?;
-        checks.clocks("stop.change.clocks", change.clocks, 1)?;
+        if let Some(clocks) = change.clocks {
+            checks.clocks("stop.change.clocks", clocks, 1)?;
+        }
     }
 
     let StopRules { held, .. } = *stop;

@@ -12,8 +12,10 @@ use crate::types::{Clock, Instant};
 pub struct ChangeRule {
     /// The largest change in percent: above 0 and at most 100.
     pub percent: f64,
-    /// The number of clocks in which it may change as much, at least 1.
-    pub clocks: u64,
+    /// The number of clocks in which it may change as much, at least 1. Left out, [`CLOCKS`](Self::CLOCKS), and by a trend
+    /// at least those of one pass over the data: a clock of many data is a small step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<u64>,
     /// How the change is found.
     pub by: ChangeBy,
 }
@@ -52,11 +54,23 @@ struct Trend {
 
 impl Default for ChangeRule {
     fn default() -> Self {
-        Self { percent: 2.0, clocks: 10, by: ChangeBy::Trend }
+        Self { percent: 2.0, clocks: None, by: ChangeBy::Trend }
     }
 }
 
 impl ChangeRule {
+    /// Clocks that are left out are at least so many.
+    pub const CLOCKS: u64 = 10;
+
+    /// The number of clocks in which the objective may change by `percent`, where a pass over the data takes so many.
+    pub fn clocks(&self, pass: u64) -> u64 {
+        match (self.clocks, self.by) {
+            (Some(clocks), _) => clocks,
+            (None, ChangeBy::Trend) => pass.max(Self::CLOCKS),
+            (None, ChangeBy::Endpoints) => Self::CLOCKS,
+        }
+    }
+
     /// Whether the objective has settled by the latest evaluation of `history`, at `now`.
     pub(super) fn is_settled(
         &self,
@@ -66,13 +80,15 @@ impl ChangeRule {
     ) -> bool {
         match self.by {
             ChangeBy::Trend => self.trend_is_settled(now, history, earliest),
-            ChangeBy::Endpoints => self.endpoints_are_settled(history),
+            ChangeBy::Endpoints => {
+                self.endpoints_are_settled(history, self.clocks(earliest.clocks))
+            }
         }
     }
 
-    fn endpoints_are_settled(&self, history: &[(Clock, f64)]) -> bool {
+    fn endpoints_are_settled(&self, history: &[(Clock, f64)], clocks: u64) -> bool {
         let Some(&(clock, objective)) = history.last() else { return false };
-        let earlier = history.iter().rev().find(|(at, _)| clock.ahead_of(*at) >= self.clocks);
+        let earlier = history.iter().rev().find(|(at, _)| clock.ahead_of(*at) >= clocks);
         earlier.is_some_and(|(_, before)| {
             (before - objective).abs() < self.percent / 100.0 * before.abs()
         })
@@ -84,14 +100,15 @@ impl ChangeRule {
         &self,
         now: Instant,
         history: &[(Clock, f64)],
-        Earliest { clocks, time }: Earliest,
+        Earliest { clocks: pass, time }: Earliest,
     ) -> bool {
         let Some(&(last, _)) = history.last() else { return false };
-        if last.0 < clocks || now.since(Instant::ZERO) < time {
+        if last.0 < pass || now.since(Instant::ZERO) < time {
             return false;
         }
 
-        let window = 2 * self.clocks;
+        let clocks = self.clocks(pass);
+        let window = 2 * clocks;
         let recent = history.iter().rev().take_while(|(at, _)| last.ahead_of(*at) <= window);
         let count = recent.count().max(EVALUATIONS_MIN);
         let Some(start) = history.len().checked_sub(count) else { return false };
@@ -103,7 +120,7 @@ impl ChangeRule {
 
         let allowed = self.percent / 100.0 * trend.mean.abs();
         let change = trend.slope.abs() + CERTAINTY * trend.slope_error;
-        let is_flat = change * (self.clocks as f64) < allowed;
+        let is_flat = change * (clocks as f64) < allowed;
         let does_rise = trend.slope > CERTAINTY * trend.slope_error;
         if !is_flat || does_rise {
             return false;
@@ -164,7 +181,7 @@ mod tests {
 
     /// Whether the rule holds at each clock from 1 on, for objectives at these clocks.
     fn settled(objective: impl Fn(u64) -> f64, earliest: Earliest) -> Vec<bool> {
-        let rule = ChangeRule { percent: 2.0, clocks: 10, by: ChangeBy::Trend };
+        let rule = ChangeRule { percent: 2.0, clocks: Some(10), by: ChangeBy::Trend };
         let mut history = Vec::new();
         let mut at = |clock: u64| {
             history.push((Clock(clock), objective(clock)));
@@ -178,6 +195,23 @@ mod tests {
     fn settles(objective: impl Fn(u64) -> f64, earliest: Earliest) -> Option<u64> {
         let first = settled(objective, earliest).iter().position(|is_settled| *is_settled)?;
         Some(first as u64 + 1)
+    }
+
+    /// An objective that loses one percent in ten clocks is far from settled where a pass takes a hundred.
+    #[test]
+    fn clocks_that_are_left_out_are_those_of_a_pass() {
+        let rule = |clocks, by| ChangeRule { clocks, by, ..ChangeRule::default() };
+        let history: Vec<(Clock, f64)> =
+            (1..=400).map(|at| (Clock(at), (-0.001 * at as f64).exp())).collect();
+        let now = Instant::ZERO + Duration::from_secs(400);
+        let is_settled = |rule: ChangeRule, pass| {
+            rule.is_settled(now, &history, Earliest { clocks: pass, time: Duration::ZERO })
+        };
+
+        assert!(is_settled(rule(None, ChangeBy::Trend), 1));
+        assert!(!is_settled(rule(None, ChangeBy::Trend), 100));
+        assert!(is_settled(rule(Some(10), ChangeBy::Trend), 100));
+        assert!(is_settled(rule(None, ChangeBy::Endpoints), 100));
     }
 
     /// A value between -1 and 1 that differs from clock to clock without a pattern.

@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn the_first_rule_that_holds_ends_the_run() {
         let none = StopRules::default();
-        let change = Some(ChangeRule { percent: 2.0, clocks: 2, by: ChangeBy::Endpoints });
+        let change = Some(ChangeRule { percent: 2.0, clocks: Some(2), by: ChangeBy::Endpoints });
         check(none, &[1.0, f64::NAN], Some(StopReason::Diverged));
         check(StopRules { objective: Some(0.5), ..none }, &[1.0, 0.5], Some(StopReason::Objective));
         let held = StopRules { objective: Some(0.5), held: Held(2), ..none };

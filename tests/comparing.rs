@@ -382,6 +382,10 @@ fn a_slowdown_that_cannot_be_had_is_refused_with_what_can() {
     assert_eq!(said, "error: --slowdown 3: --wan names no WAN, expected one beside `lan`\n");
     let said = refused(&["--slowdown", "3", "--wan", "gaia-2016-vc,gaia-2016-ss"]);
     assert_eq!(said, "error: --slowdown 3: --wan names 2 WANs, expected one\n");
+    let slow = ["--slowdown", "4.5", "--set", "compute.examples_per_second=100"];
+    let wrong = ["--remote", "asp", "--set", "sync.remote.threshold=-1.0"];
+    let said = refused(&[slow, wrong].concat());
+    assert!(said.contains("threshold") && !said.contains("fitted"), "{said}");
     let said = refused(&["--slowdown", "1"]);
     assert!(said.contains("expected a number above 1, at most 10000"), "{said}");
 }

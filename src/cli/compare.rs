@@ -27,6 +27,8 @@ pub(super) fn compare(
     let (file, slowdown) = match flags.slowdown {
         None => (file, None),
         Some(asked) => {
+            // What is wrong with the run file is said before anything is simulated.
+            ComparisonPlan::new(&file, &flags.remote, &flags.wan)?;
             let read = |plan: &Plan| {
                 waiting_for_data(&flags.run.output, || with_all_data(plan, &file, applications))
             };

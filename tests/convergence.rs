@@ -2,7 +2,11 @@
 
 mod runs;
 
+use std::fs;
+
+use gaia_core::types::Seed;
 use gaia_driver::Outcome;
+use rand::RngExt;
 use runs::run;
 
 /// Every way to share updates, by what `[sync.remote]` says.
@@ -53,6 +57,36 @@ fn matrix_factorization_reaches_its_target() {
 fn softmax_regression_reaches_its_target() {
     let data = "data.synthetic = {examples = 3000, features = 20, classes = 5}";
     check(&format!("kind = 'softmax-regression', optimizer = 'sgd', {data}"), 0.39);
+}
+
+/// Values that are rounded together in rounds have weights of features in thousands and in thousandths among them.
+#[test]
+fn features_of_unlike_scales_are_learnt_under_rounds_as_under_bsp() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = Seed(3).random();
+    let mut text = String::from("label,a,b,c,d\n");
+    for _ in 0..900 {
+        let label = random.random_range(0..2);
+        text.push_str(&label.to_string());
+        for scale in [0.001, 0.1, 10.0, 1000.0] {
+            let value = 3.0 + random.random_range(-1.0..1.0) + 0.5 * f64::from(label);
+            text.push_str(&format!(",{}", scale * value));
+        }
+        text.push('\n');
+    }
+    let path = folder.path().join("data.csv");
+    fs::write(&path, text).unwrap();
+
+    let objective = |remote: &str| {
+        let outcome = run(&[
+            &format!("app={{kind = 'softmax-regression', data = {{path = '{}'}}}}", path.display()),
+            &format!("sync.remote={{model = '{remote}'}}"),
+            "stop={clocks = 300}",
+        ]);
+        outcome.summary.objective
+    };
+    let (bsp, rounds) = (objective("bsp"), objective("local-steps"));
+    assert!(bsp < 0.55 && rounds < 1.05 * bsp, "{rounds} under rounds, {bsp} under BSP");
 }
 
 #[test]

@@ -110,6 +110,11 @@ impl ModelLayout {
         Self { unlike_rows: unlike_rows.into_iter().collect(), ..self }
     }
 
+    /// Whether some table has rows of different scales.
+    pub fn has_unlike_rows(&self) -> bool {
+        !self.unlike_rows.is_empty()
+    }
+
     /// Whether the values of a table may be measured against each other: the rows have one scale, and they are no
     /// statistics.
     pub fn has_one_scale(&self, table: TableId) -> bool {

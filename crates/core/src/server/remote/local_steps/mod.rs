@@ -118,6 +118,14 @@ impl LocalSteps {
         store: &ShardStore,
     ) -> Self {
         let parameters = store.values().len();
+        let values = match local_steps.values {
+            // Beside the weight of a feature in thousandths that of one in thousands is rounded to nothing.
+            values if values.shares_scales() && config.layout.model().has_unlike_rows() => {
+                ValueFormat::Bf16
+            }
+            values => values,
+        };
+        let local_steps = &LocalStepsConfig { values, ..local_steps.clone() };
         let data_centers = config.links.len() + 1;
         // A single data center has no rounds.
         let fragments = if data_centers == 1 { 0 } else { local_steps.fragments as usize };

@@ -1,26 +1,23 @@
 #!/usr/bin/env python3
 """What a new user is told over many data sets, with no setting but the data.
 
-`--table settled`: each set is trained over three simulated regions until `stop.change = {}` calls its objective settled. Beside it
-stand by how much the objective is then above its minimum, and what a predictor that has learnt nothing reaches.
+`--table settled`: each set is trained over three simulated regions until `stop.change = {}` calls its objective settled.
+Beside it stand by how much the objective is then above its minimum, and what a predictor that has learnt nothing reaches.
 
-`--table models`: remote models are compared over links on which a clock of BSP takes 4.5 times as long as on a LAN. What is printed
-is the time to the LAN's objective in units of the LAN's own, and the bytes until then.
+`--table models`: remote models are compared over links on which a clock of BSP takes 4.5 times as long as on a LAN. What
+is printed is the time to the LAN's objective in units of the LAN's own, and the bytes until then.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from optimizers import SETS, WORKERS, default_batch, minimum, write
-from optimizers_beyond_linear import movielens
+from optimizers import SETS, clocks_per_pass, default_batch, minimum, penalised, result, write
+from optimizers_beyond_linear import movielens, write_ratings
 
 
 @dataclass(frozen=True)
@@ -38,18 +35,15 @@ def linear(name: str, data: Path, folder: Path) -> Task:
     kind, load = SETS[name]
     examples = load(data)
     rows = len(examples.y)
-    penalty = 1e-2 if name == "wide" else 1 / rows
-    key = "regularization" if kind == "logistic-regression" else "weight_decay"
-    settings = write(kind, examples, folder) + f"\napp.{key} = {penalty!r}"
-    batch = default_batch(kind, "adagrad", rows)
-    return Task(kind, settings, max(1, -(-rows // (batch * WORKERS))), minimum(kind, examples, penalty))
+    penalty, setting = penalised(name, kind, rows)
+    clocks = clocks_per_pass(rows, default_batch(kind, "adagrad", rows))
+    return Task(kind, f"{write(kind, examples, folder)}\n{setting}", clocks, minimum(kind, examples, penalty))
 
 
 def ratings(data: Path, folder: Path) -> Task:
     """MovieLens latest-small."""
     rated = movielens(data)
-    table = np.column_stack(rated.some(~rated.held_out))
-    np.savetxt(folder / "data.csv", table, fmt=["%d", "%d", "%g"], delimiter=",", header="user,item,rating", comments="")
+    write_ratings(rated, ~rated.held_out, 1, folder / "data.csv")
     return Task("matrix-factorization", 'app.data = { source = "csv", path = "data.csv" }', 10, None)
 
 
@@ -75,12 +69,7 @@ def call(gaia: str, verb: str, task: Task, folder: Path, flags: list[str]) -> di
         # No time of an iteration but this one.
         'compute.flops_per_second = 1e15\ncompute.clock_overhead = "500 ms"\n'
     )
-    with tempfile.TemporaryDirectory() as out:
-        command = [gaia, verb, str(folder / "run.toml"), "--json", "--out", f"{out}/out", *flags]
-        found = subprocess.run(command, check=False, capture_output=True, text=True)
-    if found.returncode != 0:
-        raise SystemExit(found.stderr)
-    return dict(json.loads(found.stdout))
+    return result(gaia, verb, folder, flags)
 
 
 def settled(gaia: str, task: Task, folder: Path) -> list[str]:

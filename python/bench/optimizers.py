@@ -216,18 +216,36 @@ def write(kind: str, examples: Examples, folder: Path) -> str:
 
 def train(gaia: str, kind: str, settings: str, batch: int, passes: int, rows: int, folder: Path) -> dict[str, Any]:
     """The summary of a simulated run after so many passes."""
-    clocks = passes * max(1, -(-rows // (batch * WORKERS)))
+    clocks = passes * clocks_per_pass(rows, batch)
     (folder / "run.toml").write_text(
         f'name = "optimizers"\ndriver = "simulated"\napp.kind = "{kind}"\n{settings}\n'
         f'topology.file = "three-regions"\ncompute.examples_per_second = {EXAMPLES_PER_SECOND}\nevaluate.every = {clocks}\n'
         f"stop.clocks = {clocks}\n"
     )
+    return result(gaia, "train", folder, [])
+
+
+def result(gaia: str, verb: str, folder: Path, flags: list[str]) -> dict[str, Any]:
+    """What the program prints as JSON for the run file in a folder."""
     with tempfile.TemporaryDirectory() as out:
-        command = [gaia, "train", str(folder / "run.toml"), "--json", "--out", out]
+        command = [gaia, verb, str(folder / "run.toml"), "--json", "--out", f"{out}/out", *flags]
         found = subprocess.run(command, check=False, capture_output=True, text=True)
     if found.returncode != 0:
         raise SystemExit(found.stderr)
     return dict(json.loads(found.stdout))
+
+
+def clocks_per_pass(rows: int, batch: int) -> int:
+    """The clocks in which all workers together have had every example."""
+    return max(1, -(-rows // (batch * WORKERS)))
+
+
+def penalised(name: str, kind: str, rows: int) -> tuple[float, str]:
+    """The penalty of a set, and the settings that say it."""
+    # With less, a hundred thousand weights learn the examples by heart.
+    penalty = 1e-2 if name == "wide" else 1 / rows
+    key = "regularization" if kind == "logistic-regression" else "weight_decay"
+    return penalty, f"app.{key} = {penalty!r}"
 
 
 def default_batch(kind: str, optimizer: str, rows: int) -> int:
@@ -278,17 +296,15 @@ def main() -> None:
         kind, load = SETS[name]
         examples = load(chosen.data)
         rows = len(examples.y)
-        # With less, a hundred thousand weights learn the examples by heart.
-        penalty = 1e-2 if name == "wide" else 1 / rows
+        penalty, penalty_setting = penalised(name, kind, rows)
         least = minimum(kind, examples, penalty)
         theirs, their_passes = of_scikit_learn(kind, examples, penalty)
         passes = min(2 * their_passes, PASSES_MAX)
         ended = f"{their_passes}" if their_passes < SOLVER_PASSES else f"{their_passes}, not converged"
         cells = [name, f"{rows:,}", ended, percent(theirs, least), f"{passes}"]
-        key = "regularization" if kind == "logistic-regression" else "weight_decay"
         with tempfile.TemporaryDirectory() as made:
             folder = Path(made)
-            data = write(kind, examples, folder) + f"\napp.{key} = {penalty!r}"
+            data = f"{write(kind, examples, folder)}\n{penalty_setting}"
             for case in columns:
                 batch = default_batch(kind, case[0], rows)
                 found = train(chosen.gaia, kind, of_case(case, data, chosen), batch, passes, rows, folder)

@@ -92,15 +92,20 @@ def perceptron(name: str) -> Callable[[argparse.Namespace, Path], list[str]]:
     return cells
 
 
+def write_ratings(rated: Rated, chosen: Any, factor: float, path: Path) -> None:
+    """Writes some of the ratings, so many times as large."""
+    user, item, value = rated.some(chosen)
+    table = np.column_stack([user, item, factor * value])
+    np.savetxt(path, table, fmt=["%d", "%d", "%g"], delimiter=",", header="user,item,rating", comments="")
+
+
 def factorization(factor: float) -> Callable[[argparse.Namespace, Path], list[str]]:
     """The cells of a factorisation of ratings that are so many times as large."""
 
     def cells(chosen: argparse.Namespace, folder: Path) -> list[str]:
         rated = movielens(chosen.data)
         for name, of in (("data.csv", ~rated.held_out), ("validation.csv", rated.held_out)):
-            user, item, value = rated.some(of)
-            table = np.column_stack([user, item, factor * value])
-            np.savetxt(folder / name, table, fmt=["%d", "%d", "%g"], delimiter=",", header="user,item,rating", comments="")
+            write_ratings(rated, of, factor, folder / name)
         data = 'app.data = { source = "csv", path = "data.csv" }\nevaluate.data = "validation.csv"'
         rows = int((~rated.held_out).sum())
         # A pass of each worker is ten clocks.

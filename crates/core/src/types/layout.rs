@@ -33,6 +33,8 @@ pub struct ModelLayout {
     statistics: BTreeSet<TableId>,
     /// Tables whose rows have scales of their own.
     unlike_rows: BTreeSet<TableId>,
+    /// Tables to which workers add their initial values.
+    initialized_by_workers: BTreeSet<TableId>,
     /// The shape of the tensor that each table is outside of a run. Empty where tables are no tensors of other shapes.
     shapes: Vec<Vec<usize>>,
     /// Tables of which workers hold the rows in hand alone, and the rules of their initial values.
@@ -57,9 +59,15 @@ impl ModelLayout {
         for table in &tables {
             offsets.push(offsets[offsets.len() - 1] + table.rows * table.width);
         }
-        let (statistics, unlike_rows) = (BTreeSet::new(), BTreeSet::new());
-        let (shapes, sparse) = (Vec::new(), BTreeMap::new());
-        Self { tables, offsets, statistics, unlike_rows, shapes, sparse }
+        Self {
+            tables,
+            offsets,
+            statistics: BTreeSet::new(),
+            unlike_rows: BTreeSet::new(),
+            initialized_by_workers: BTreeSet::new(),
+            shapes: Vec::new(),
+            sparse: BTreeMap::new(),
+        }
     }
 
     /// The same model, whose tables are tensors of these shapes outside of a run, in the same order: in its file, and in the
@@ -110,6 +118,11 @@ impl ModelLayout {
         Self { unlike_rows: unlike_rows.into_iter().collect(), ..self }
     }
 
+    /// Whether the rows of a table have different scales.
+    pub fn has_unlike_rows_in(&self, table: TableId) -> bool {
+        self.unlike_rows.contains(&table)
+    }
+
     /// Whether some table has rows of different scales.
     pub fn has_unlike_rows(&self) -> bool {
         !self.unlike_rows.is_empty()
@@ -119,6 +132,18 @@ impl ModelLayout {
     /// statistics.
     pub fn has_one_scale(&self, table: TableId) -> bool {
         !self.unlike_rows.contains(&table) && !self.is_statistics(table)
+    }
+
+    /// The same model, of which these tables begin at 0 and get their initial values from what workers add in the first
+    /// clock, since these values follow from data. No momentum of rounds carries them on.
+    #[must_use]
+    pub fn with_initialized_by_workers(self, tables: impl IntoIterator<Item = TableId>) -> Self {
+        Self { initialized_by_workers: tables.into_iter().collect(), ..self }
+    }
+
+    /// Whether workers add the initial values of a table.
+    pub fn is_initialized_by_workers(&self, table: TableId) -> bool {
+        self.initialized_by_workers.contains(&table)
     }
 
     /// The same model, of which these tables are sparse: a worker holds those of their rows that it reads, and no others, so

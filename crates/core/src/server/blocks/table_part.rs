@@ -11,6 +11,8 @@ pub(in crate::server) struct TablePart {
     pub(in crate::server) range: Range<usize>,
     /// Whether they are statistics, which copies take the mean of, and not weights.
     pub(in crate::server) is_statistics: bool,
+    /// Whether workers add its initial values.
+    pub(in crate::server) is_initialized_by_workers: bool,
 }
 
 impl TablePart {
@@ -21,7 +23,11 @@ impl TablePart {
             let own = layout.table_range(table);
             let (start, end) = (own.start.max(block.start), own.end.min(block.end));
             let range = start.saturating_sub(block.start)..end.saturating_sub(block.start);
-            Self { range, is_statistics: model.is_statistics(table) }
+            Self {
+                range,
+                is_statistics: model.is_statistics(table),
+                is_initialized_by_workers: model.is_initialized_by_workers(table),
+            }
         });
         parts.filter(|part| !part.range.is_empty()).collect()
     }

@@ -745,7 +745,7 @@ impl LocalSteps {
             self.send_to_all(BulkKind::Workers, clock, workers);
         }
 
-        let step = self.outer[fragment].step(&total.values, start);
+        let step = self.outer[fragment].step(&total.values, start, number);
         self.add_step(fragment, step.changes());
         self.send_to_all(BulkKind::Total, clock, step);
         self.finish(now, self.id.dc, fragment, clock, store);

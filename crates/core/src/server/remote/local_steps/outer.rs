@@ -10,7 +10,8 @@ use crate::types::Content;
 ///
 /// With Nesterov's momentum (Sutskever et al., ICML 2013, in the form of DiLoCo, Douillard et al., 2023), for a change
 /// `g` of a round: `v ← m·v + g`, and the step is `rate · (g + m·v)`. Without, it is `rate · g`. The step of statistics is
-/// `g` in either case: copies take their mean, which lies between them. An extrapolated variance can be negative.
+/// `g` in either case: copies take their mean, which lies between them. An extrapolated variance can be negative. Nor does
+/// it extrapolate the first round of tables to which workers add initial values, since these are no gradients.
 #[derive(Debug)]
 pub(super) struct OuterStep {
     rate: f32,
@@ -47,15 +48,16 @@ impl OuterStep {
         }
     }
 
-    /// The rounded step for a round's change. The block begins at the parameter `start`.
+    /// The rounded step for the change of a round, the first of which has the `number` 1. The block begins at the parameter
+    /// `start`.
     ///
     /// If totals are sparse, the step has at most as many weights as the change: those that are owed the most. The rest
     /// is owed to later rounds, since momentum moves weights that a round does not change, too.
-    pub(super) fn step(&mut self, change: &[f32], start: usize) -> Part {
-        for TablePart { range, is_statistics } in &self.tables {
+    pub(super) fn step(&mut self, change: &[f32], start: usize, number: u64) -> Part {
+        for TablePart { range, is_statistics, is_initialized_by_workers } in &self.tables {
             let lost = &mut self.lost[range.clone()];
             let places = lost.iter_mut().zip(&change[range.clone()]);
-            if *is_statistics {
+            if *is_statistics || *is_initialized_by_workers && number == 1 {
                 places.for_each(|(lost, change)| *lost += change);
             } else if self.velocity.is_empty() {
                 places.for_each(|(lost, change)| *lost += self.rate * change);
@@ -108,6 +110,30 @@ mod tests {
     use crate::types::{ModelLayout, ShardId, ShardLayout, TableId, TableLayout};
 
     #[test]
+    fn what_workers_start_with_is_no_gradient() {
+        let table = |name: &str| TableLayout { name: name.into(), rows: 1, width: 1 };
+        let model = ModelLayout::new(vec![table("started"), table("drawn")]);
+        let model = Arc::new(model.with_initialized_by_workers([TableId(0)]));
+        let layout = ShardLayout::new(model, ShardId(0), 1);
+        let config = LocalStepsConfig {
+            outer_learning_rate: 0.5,
+            outer_momentum: 0.5,
+            values: ValueFormat::F32,
+            ..LocalStepsConfig::default()
+        };
+
+        let mut outer = OuterStep::new(&config, 2, TablePart::all_in(&layout, &(0..2)));
+        let mut stepped = |number| {
+            let mut values = [0.0; 2];
+            let part = outer.step(&[8.0, 8.0], 0, number);
+            part.changes().for_each(|index, value| values[index] = value);
+            values
+        };
+        assert_eq!(stepped(1), [8.0, 6.0]);
+        assert_eq!(stepped(2), [6.0, 7.0]);
+    }
+
+    #[test]
     fn weights_have_momentum_and_statistics_have_none() {
         let table = |name: &str| TableLayout { name: name.into(), rows: 2, width: 1 };
         let tables = vec![table("weights"), table("variance")];
@@ -125,7 +151,7 @@ mod tests {
         let mut outer = OuterStep::new(&config, 3, TablePart::all_in(&layout, &(1..4)));
         let mut stepped = |change: [f32; 3]| {
             let mut values = [0.0; 4];
-            outer.step(&change, 1).changes().for_each(|index, value| values[index] = value);
+            outer.step(&change, 1, 2).changes().for_each(|index, value| values[index] = value);
             values
         };
         assert_eq!(stepped([1.0, 1.0, -2.0]), [0.0, 0.75, 1.0, -2.0]);
@@ -153,7 +179,7 @@ mod tests {
         let mut outer = OuterStep::new(&config, 3, TablePart::all_in(&layout, &(0..3)));
         let mut stepped = |change: [f32; 3]| {
             let mut values = [0.0; 3];
-            outer.step(&change, 0).changes().for_each(|index, value| values[index] = value);
+            outer.step(&change, 0, 2).changes().for_each(|index, value| values[index] = value);
             values
         };
         assert_eq!(stepped([4.0, 0.0, 0.0]), [6.0, 0.0, 0.0]);

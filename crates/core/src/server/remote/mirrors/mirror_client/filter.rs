@@ -11,7 +11,8 @@ use crate::significance::{Measure, Significance, TableCriteria, Take, rms};
 use crate::store::ShardStore;
 use crate::sync::{AspConfig, Floor, Function, Goal};
 use crate::types::{
-    Clock, Instant, Persist, Restorer, Saved, Saver, ShardLayout, StateError, TableId, Tightness,
+    Clock, Instant, ModelLayout, Persist, Restorer, Saved, Saver, ShardLayout, StateError, TableId,
+    Tightness,
 };
 
 #[derive(Debug)]
@@ -60,31 +61,31 @@ impl Filter {
             let floor = match (&self.measure, self.config.floor) {
                 (Measure::BuiltIn(Function::Progress), _) => rms(&progress[range]),
                 (Measure::BuiltIn(Function::Absolute), _) | (_, Floor::Zero) => 0.0,
-                (_, Floor::TableRms) if !model.has_one_scale(table) => 0.0,
-                (_, Floor::TableRms) => rms(&store.values()[range]),
+                (_, Floor::TableRms) if has_scale(model, table) => rms(&store.values()[range]),
+                (_, Floor::TableRms) => 0.0,
             };
             (floor, threshold as f32)
         });
     }
 
-    /// The criteria of all tables. Empty before the first clock.
+    /// The criteria of all tables, or of each of their rows. Empty before the first clock.
     pub(super) fn criteria(&self) -> &[TableCriteria<Measure>] {
         &self.criteria
     }
 
-    /// The criteria of all tables. `bars` returns the floor and the threshold of a table with its range.
+    /// The criteria of all tables, or of each of their rows. `bars` returns the floor and the threshold of a range of a
+    /// table.
     fn criteria_of(
         &self,
         layout: &ShardLayout,
         mut bars: impl FnMut(TableId, Range<usize>) -> (f32, f32),
     ) -> Vec<TableCriteria<Measure>> {
-        let tables = layout.model().table_ids().map(|table| {
-            let range = layout.table_range(table);
+        let of_range = |(table, range): (TableId, Range<usize>)| {
             let (floor, threshold) = bars(table, range.clone());
             let (width, function) = (layout.width_of(table), self.measure.clone());
             TableCriteria { range, width, function, floor, threshold }
-        });
-        tables.collect()
+        };
+        judged_together(layout).map(of_range).collect()
     }
 
     /// Which residuals are selected at `now`: those for which the link's budget has tokens, or those above the hard
@@ -119,9 +120,9 @@ impl Persist<&ShardLayout> for Filter {
 
     fn restore(&mut self, walk: &mut Restorer<'_>, layout: &ShardLayout) -> Result<(), StateError> {
         walk.record("tightness", &mut self.tightness)?;
-        let tables = layout.model().tables().len();
+        let count = judged_together(layout).count();
         let mut bars: Vec<(f32, f32)> = Vec::new();
-        walk.record_that("criteria", &mut bars, |found, _| [0, tables].contains(&found.len()))?;
+        walk.record_that("criteria", &mut bars, |found, _| [0, count].contains(&found.len()))?;
 
         let mut bars = bars.into_iter();
         self.criteria = if bars.len() == 0 {
@@ -132,6 +133,28 @@ impl Persist<&ShardLayout> for Filter {
         Ok(())
     }
 }
+
+/// The ranges of a shard whose values have one scale: tables, or each row where rows differ and are long enough to tell.
+fn judged_together(layout: &ShardLayout) -> impl Iterator<Item = (TableId, Range<usize>)> {
+    layout.model().table_ids().flat_map(|table| {
+        let (all, width) = (layout.table_range(table), layout.width_of(table));
+        let length = if has_scaled_rows(layout.model(), table) { width } else { all.len().max(1) };
+        all.clone().step_by(length).map(move |start| (table, start..all.end.min(start + length)))
+    })
+}
+
+/// Whether the values of a table, or of one of its rows, say how large a change of one of them is.
+fn has_scale(model: &ModelLayout, table: TableId) -> bool {
+    model.has_one_scale(table) || has_scaled_rows(model, table)
+}
+
+/// Whether each row of a table has a scale of its own, and enough values to tell it.
+fn has_scaled_rows(model: &ModelLayout, table: TableId) -> bool {
+    model.has_unlike_rows_in(table) && model.tables()[table.index()].width >= ROW_VALUES_MIN
+}
+
+/// Values of a row from which its root mean square is known within a fifth or so.
+const ROW_VALUES_MIN: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -159,15 +182,16 @@ mod tests {
 
     #[test]
     fn values_without_a_scale_in_common_are_not_measured_against_each_other() {
-        let table = |name: &str| TableLayout { name: name.into(), rows: 2, width: 2 };
-        let tables = ["alike", "unlike", "statistics"].map(table).to_vec();
-        let layout = ModelLayout::new(tables);
-        let layout = layout.with_unlike_rows([TableId(1)]).with_statistics([TableId(2)]);
-        let layout = Arc::new(layout);
+        let table = |name: &str, width| TableLayout { name: name.into(), rows: 2, width };
+        let tables = [("alike", 2), ("unlike", 2), ("statistics", 2), ("long unlike", 16)];
+        let layout = ModelLayout::new(tables.map(|(name, width)| table(name, width)).to_vec());
+        let layout = layout.with_unlike_rows([TableId(1), TableId(3)]);
+        let layout = Arc::new(layout.with_statistics([TableId(2)]));
         let mut model = Model::zeros(layout.clone());
         for table in layout.table_ids() {
             model.table_mut(table).fill(3.0);
         }
+        model.table_mut(TableId(3))[16..].fill(0.5);
         let store = ShardStore::new(ShardLayout::all(&layout, 1).remove(0), &model);
         let floors = |floor, function| {
             let config = AspConfig { floor, function, ..AspConfig::default() };
@@ -177,11 +201,11 @@ mod tests {
                 momentum: 0.0,
             };
             let mut filter = Filter::new(&config, None, Arc::new(schedule));
-            filter.on_clock(Clock(0), None, 1.0, &[2.0; 12], &store);
+            filter.on_clock(Clock(0), None, 1.0, &[2.0; 44], &store);
             filter.criteria().iter().map(|one| one.floor).collect::<Vec<_>>()
         };
-        assert_eq!(floors(Floor::TableRms, Function::Relative), [3.0, 0.0, 0.0]);
-        assert_eq!(floors(Floor::Zero, Function::Relative), [0.0; 3]);
-        assert_eq!(floors(Floor::TableRms, Function::Progress), [2.0; 3]);
+        assert_eq!(floors(Floor::TableRms, Function::Relative), [3.0, 0.0, 0.0, 3.0, 0.5]);
+        assert_eq!(floors(Floor::Zero, Function::Relative), [0.0; 5]);
+        assert_eq!(floors(Floor::TableRms, Function::Progress), [2.0; 5]);
     }
 }

@@ -84,7 +84,7 @@ fn logistic_regression_comes_near_the_planted_weights() {
 
 #[test]
 fn momentum_reaches_the_same_place() {
-    let plain = SoftmaxRegressionConfig { optimizer: Optimizer::Sgd, ..Default::default() };
+    let plain = SoftmaxRegressionConfig { optimizer: Some(Optimizer::Sgd), ..Default::default() };
     let config =
         SoftmaxRegressionConfig { momentum: 0.9, learning_rate: Some(0.05), ..plain.clone() };
     let [plain, config] = [plain, config].map(AppConfig::SoftmaxRegression);

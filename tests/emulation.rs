@@ -258,7 +258,7 @@ fn no_data_center_is_further_ahead_than_its_staleness() {
 fn handwritten_digits_are_recognised_as_well_over_the_wan_as_on_the_lan() {
     let Some(path) = real_data("mnist") else { return };
     let mut config = SoftmaxRegressionConfig {
-        optimizer: Optimizer::Sgd,
+        optimizer: Some(Optimizer::Sgd),
         batch: Some(64),
         ..Default::default()
     };

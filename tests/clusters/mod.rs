@@ -18,7 +18,7 @@ use gaia_ml::optimizer::Optimizer;
 
 /// An emulated run of softmax regression over made-up data: 10 ms a clock, 50 clocks.
 pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
-    let mut app = SoftmaxRegressionConfig { optimizer: Optimizer::Sgd, ..Default::default() };
+    let mut app = SoftmaxRegressionConfig { optimizer: Some(Optimizer::Sgd), ..Default::default() };
     app.data.synthetic.examples = 3_000;
     Plan {
         name: "test".into(),

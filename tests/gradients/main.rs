@@ -31,7 +31,7 @@ fn softmax_regression_descends_its_gradient() {
     let data = dense(60, 7, 4);
     let config = SoftmaxRegressionConfig {
         batch: Some(20),
-        optimizer: Optimizer::Sgd,
+        optimizer: Some(Optimizer::Sgd),
         learning_rate: Some(RATE),
         learning_rate_decay: Some(RateDecay::None),
         weight_decay: 0.3,
@@ -48,7 +48,7 @@ fn perceptrons_descend_their_gradient() {
         let config = PerceptronConfig {
             hidden: hidden.clone(),
             batch: Some(20),
-            optimizer: Optimizer::Sgd,
+            optimizer: Some(Optimizer::Sgd),
             learning_rate: Some(RATE),
             learning_rate_decay: Some(RateDecay::None),
             weight_decay: 0.1,

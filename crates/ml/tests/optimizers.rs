@@ -7,7 +7,7 @@ use gaia_core::application::{Application, Names};
 use gaia_core::types::{Clock, Deltas, Model, Random, Seed, TableId, TableLayout};
 use gaia_ml::apps::{
     LogisticRegression, LogisticRegressionConfig, MatrixFactorization, MatrixFactorizationConfig,
-    RatingTotals, SoftmaxRegressionConfig, softmax_regression,
+    PerceptronConfig, RatingTotals, SoftmaxRegressionConfig, perceptron, softmax_regression,
 };
 use gaia_ml::divided::{Divided, Examples, Parts};
 use gaia_ml::examples::{DenseExamples, Features, Ratings, Shape, SparseExamples};
@@ -21,7 +21,7 @@ fn adaptive_steps_do_not_depend_on_the_scale_of_dense_features() {
     for optimizer in ADAPTIVE {
         let objective = |scales: [f32; FEATURES], optimizer| {
             let config = SoftmaxRegressionConfig {
-                optimizer,
+                optimizer: Some(optimizer),
                 weight_decay: 0.0,
                 learning_rate_clocks: Some(CLOCKS),
                 ..Default::default()
@@ -36,6 +36,40 @@ fn adaptive_steps_do_not_depend_on_the_scale_of_dense_features() {
         let sgd = objective(SCALES, Optimizer::Sgd);
         assert!(sgd > 1.5 * same, "{sgd} and {same}: the scales are none that SGD can do");
     }
+}
+
+/// Weights of one size for all features would leave all units of a hidden layer to the largest features.
+#[test]
+fn a_perceptron_learns_features_of_any_scale() {
+    let objective = |scales: [f32; FEATURES], optimizer| {
+        let config = PerceptronConfig {
+            hidden: vec![16],
+            optimizer,
+            weight_decay: 0.0,
+            learning_rate_clocks: optimizer.is_none_or(Optimizer::is_adaptive).then_some(CLOCKS),
+            ..Default::default()
+        };
+        let data = dense(scales);
+        let app = perceptron(&config, divided(&data, false), Seed(1), "");
+        objective(&app, CLOCKS)
+    };
+    for optimizer in [None, Some(Optimizer::Adagrad), Some(Optimizer::Adam)] {
+        let (same, scaled) = (objective([1.0; FEATURES], optimizer), objective(SCALES, optimizer));
+        assert!((scaled / same - 1.0).abs() < 0.02, "{optimizer:?}: {scaled} and {same}");
+    }
+    let sgd = objective(SCALES, Some(Optimizer::Sgd));
+    assert!(sgd > 2.0 * objective(SCALES, None), "{sgd}: the scales are none that SGD can do");
+}
+
+/// A factor of a thousand in its data does not make a model that goes on from another begin anew.
+#[test]
+fn a_perceptron_that_goes_on_from_another_run_keeps_its_weights() {
+    let config = PerceptronConfig { hidden: vec![16], ..Default::default() };
+    let app = perceptron(&config, divided(&dense(SCALES), false), Seed(1), "");
+    let model = trained(&app, CLOCKS);
+    let before = app.evaluate(&model).unwrap().objective;
+    let after = app.evaluate(&trained_on(&app, model, 1)).unwrap().objective;
+    assert!(after < 1.1 * before + 0.01, "{after} after one more clock, {before} before");
 }
 
 /// Each worker has one class. Workers that divide by squares of their own would end elsewhere: their gradients differ in
@@ -74,6 +108,23 @@ fn the_first_pass_counts_each_example_once_and_no_later_one_does() {
     assert_eq!(statistics(2 * first_pass), once);
 }
 
+#[test]
+fn a_worker_that_begins_later_counts_its_examples_too() {
+    let config = LogisticRegressionConfig { batch: Some(7), ..Default::default() };
+    let app = LogisticRegression::new(config, divided(&sparse(), false), "");
+    let first_pass = (EXAMPLES / WORKERS).div_ceil(7) as u64;
+    let mut task = app.task(1, Seed(4));
+    let mut model = app.initial_model(Seed(4));
+    for clock in 40..40 + 2 * first_pass {
+        task.rows(Clock(clock));
+        let (deltas, _) = task.iterate(Clock(clock), &model).unwrap();
+        add(&mut model, &deltas);
+    }
+    let counted = model.table(TableId(4));
+    let share = counted[counted.len() - 3];
+    assert!((share * WORKERS as f32 - 1.0).abs() < 1e-3, "{share} of all examples");
+}
+
 /// A step as long in every coordinate changes the outputs by the number of features: after a few such steps the objective
 /// is many times what it began with.
 #[test]
@@ -91,7 +142,7 @@ fn first_steps_over_many_features_do_not_overshoot() {
         sparse
     };
     for optimizer in ADAPTIVE {
-        let config = SoftmaxRegressionConfig { optimizer, ..Default::default() };
+        let config = SoftmaxRegressionConfig { optimizer: Some(optimizer), ..Default::default() };
         let softmax = softmax_regression(&config, divided(&data, false), Seed(1), "");
         let config = LogisticRegressionConfig { optimizer, ..Default::default() };
         let logistic = LogisticRegression::new(config, divided(&examples(&data), false), "");
@@ -107,7 +158,7 @@ fn clipped_gradients_move_a_model_no_further_than_their_norm() {
     for optimizer in [Optimizer::Sgd, Optimizer::Adagrad] {
         let change = |clip_norm| {
             let config = SoftmaxRegressionConfig {
-                optimizer,
+                optimizer: Some(optimizer),
                 learning_rate: Some(1.0),
                 clip_norm,
                 ..Default::default()
@@ -241,7 +292,10 @@ fn objective(app: &dyn Application, clocks: u64) -> f64 {
 }
 
 fn trained(app: &dyn Application, clocks: u64) -> Model {
-    let mut model = app.initial_model(Seed(5));
+    trained_on(app, app.initial_model(Seed(5)), clocks)
+}
+
+fn trained_on(app: &dyn Application, mut model: Model, clocks: u64) -> Model {
     let mut tasks: Vec<_> =
         (0..WORKERS).map(|worker| app.task(worker, Seed(6).nth(worker))).collect();
     for clock in (0..clocks).map(Clock) {

@@ -167,7 +167,7 @@ fn every_key_in_the_code_is_in_the_reference() {
 }
 
 /// Keys in blocks whose absence means something else than any value.
-const NO_DEFAULT: [&str; 17] = [
+const NO_DEFAULT: [&str; 18] = [
     "batch",
     "clip_norm",
     "data",
@@ -179,6 +179,7 @@ const NO_DEFAULT: [&str; 17] = [
     "median_times",
     "model",
     "norm_max",
+    "optimizer",
     "ring",
     "script",
     "settings",

@@ -229,10 +229,10 @@ impl Application for LogisticRegression {
                 &shared.config.steps(),
                 shared.layout.tables()[..ADAPTED].iter().map(|table| table.rows),
             ),
-            statistics: InputStatistics {
-                clocks: shared.examples.batches(worker, shared.batch),
-                weight: 1.0 / shared.examples.train_total as f64,
-            },
+            statistics: InputStatistics::new(
+                shared.examples.batches(worker, shared.batch),
+                shared.examples.train_total,
+            ),
             shared,
         })
     }
@@ -408,7 +408,7 @@ impl InputStatistics {
                 self.add(value, &mut own[place..place + STATISTICS]);
             }
         }
-        own[rows.len() * STATISTICS] = (self.weight * batch.len() as f64) as f32;
+        own[rows.len() * STATISTICS] = self.share(batch.len());
         own
     }
 }
@@ -462,9 +462,8 @@ impl Task for SparseDescent {
             Work { examples: batch.len() as u64, flops: FLOPS_PER_ENTRY * gradient.entries as f64 };
 
         let tables = if self.adaptive.is_some() {
-            let statistics = self.statistics;
-            let own = (clock.0 < statistics.clocks)
-                .then(|| statistics.of_sparse(train, batch, &self.rows));
+            let is_due = self.statistics.is_due(clock);
+            let own = is_due.then(|| self.statistics.of_sparse(train, batch, &self.rows));
             gradient.scale(scale as f32 * clip);
             self.adapt(clock, model, gradient, own)?
         } else {
@@ -494,11 +493,15 @@ impl Task for SparseDescent {
     }
 
     fn save(&self, walk: &mut Saver<'_>) -> Saved {
-        self.adaptive.as_ref().map_or(Ok(()), |adaptive| adaptive.save(walk))
+        let Some(adaptive) = &self.adaptive else { return Ok(()) };
+        self.statistics.save(walk)?;
+        adaptive.save(walk)
     }
 
     fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
-        self.adaptive.as_mut().map_or(Ok(()), |adaptive| adaptive.restore(walk))
+        let Some(adaptive) = &mut self.adaptive else { return Ok(()) };
+        self.statistics.restore(walk)?;
+        adaptive.restore(walk)
     }
 }
 

@@ -20,8 +20,9 @@ pub struct SoftmaxRegressionConfig {
     /// Examples of each worker in each clock. Left out, 32; with an adaptive optimizer at most an eighth of a worker's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<usize>,
-    /// Which steps follow from gradients: `sgd`, `adagrad` or `adam`.
-    pub optimizer: Optimizer,
+    /// Which steps follow from gradients: `sgd`, `adagrad` or `adam`. Left out, `adagrad`; with momentum `sgd`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizer: Option<Optimizer>,
     /// The learning rate η₀ of the mean gradient over all workers' batches, above 0 and at most 100. Left out, it is that of
     /// the optimizer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,14 +81,15 @@ pub fn softmax_regression(
 
 steps!(
     SoftmaxRegressionConfig,
-    Defaults { batch: 32, sgd: 0.5, adagrad: 1.0, adam: 0.1, reach: Some(5.0) }
+    Defaults { batch: 32, sgd: 0.5, adagrad: 1.0, adam: 0.1, reach: Some(5.0) },
+    momentum
 );
 
 impl Default for SoftmaxRegressionConfig {
     fn default() -> Self {
         Self {
             batch: None,
-            optimizer: Optimizer::Adagrad,
+            optimizer: None,
             learning_rate: None,
             learning_rate_decay: None,
             learning_rate_clocks: None,

@@ -95,7 +95,7 @@ pub(super) fn add_table(
 
 /// Draws weights that keep the size of what passes through rectifiers (He et al., ICCV 2015): `inputs` go
 /// into each output.
-pub(super) fn draw_weights(weights: &mut [f32], inputs: usize, scale: f64, seed: Seed) {
+pub(crate) fn draw_weights(weights: &mut [f32], inputs: usize, scale: f64, seed: Seed) {
     if scale == 0.0 {
         return;
     }

@@ -19,6 +19,7 @@ mod stack;
 
 pub use convolution::Convolution;
 pub use dense::Dense;
+pub(crate) use dense::draw_weights;
 pub use flatten::Flatten;
 pub use loss::{Score, score, slope_of_loss};
 pub use normalization::GroupNormalization;

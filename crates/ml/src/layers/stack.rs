@@ -148,6 +148,13 @@ impl Stack {
         layers.map(|(at, layer)| if at == 0 { 2.0 } else { 3.0 } * layer.flops()).sum()
     }
 
+    /// The inputs of some examples, one after the other.
+    pub fn inputs(&self, data: &DenseExamples, examples: &[u32]) -> Vec<f32> {
+        let mut inputs = vec![0.0; examples.len() * self.input.values()];
+        self.copy_planes(data, examples, &mut inputs);
+        inputs
+    }
+
     /// Computes the logits of some examples.
     pub fn forward(
         &self,

@@ -1,5 +1,6 @@
 //! The directions of the optimizers that divide by the squares of gradients.
 
+use super::factored::FactoredSquares;
 use super::{Optimizer, Steps};
 use crate::config::RateDecay;
 use gaia_core::types::{Clock, Content, Restorer, Saved, Saver, StateError};
@@ -84,6 +85,44 @@ impl Adaptive {
                         share * change
                     })
                     .collect()
+            }
+        }
+    }
+
+    /// The same for a matrix of derivatives, the squares of whose rows and columns are in the model: `[rows, columns]`. It
+    /// returns what this worker adds to both.
+    pub(crate) fn direct_factored(
+        &mut self,
+        table: usize,
+        clock: Clock,
+        gradient: &mut [f32],
+        squares: [&[f32]; 2],
+        share: f32,
+    ) -> [Vec<f32>; 2] {
+        let [rows, columns] = squares;
+        let width = columns.len();
+        let shared = |sums: Vec<f32>| sums.into_iter().map(|sum| share * sum).collect();
+        match &mut self.rule {
+            Rule::Adagrad { times_clock } => {
+                let factor = if *times_clock { clock.0 as f32 + 1.0 } else { 1.0 };
+                gradient.iter_mut().for_each(|gradient| *gradient *= factor);
+                let own = FactoredSquares::of(gradient, width);
+                own.with(rows, columns, |own, sum| sum.max(0.0) + own).divide(gradient, 1.0);
+                [own.rows, own.columns].map(shared)
+            }
+            Rule::Adam { means } => {
+                let own = FactoredSquares::of(gradient, width);
+                for (mean, gradient) in means[table].iter_mut().zip(&mut *gradient) {
+                    *mean += ADAM_MEAN * (*gradient - *mean);
+                    *gradient = *mean / seen(ADAM_MEAN, clock);
+                }
+                let moved = own.with(rows, columns, |own, sum| {
+                    (sum.max(0.0) * (1.0 - ADAM_SQUARES) + ADAM_SQUARES * own)
+                        / seen(ADAM_SQUARES, clock)
+                });
+                moved.divide(gradient, share.min(1.0).sqrt().recip());
+                let change = own.with(rows, columns, |own, sum| ADAM_SQUARES * (own - sum));
+                [change.rows, change.columns].map(shared)
             }
         }
     }

@@ -5,19 +5,22 @@
 //! Learning*, UAI 2013, with a center: without one, the weights of features that are far from zero are tied to each other
 //! by the bias, and move as slowly as the slowest direction.
 //!
-//! What centers and scales follow from is summed by all workers in a table of the model, each example once, in the
+//! What centers and scales follow from is summed by all workers in a table of the model, each worker's examples in its
 //! first pass: all workers divide by the same, and no example leaves its data center.
 
-use gaia_core::types::TableLayout;
+use gaia_core::types::{Clock, Restorer, Saved, Saver, StateError, TableLayout};
 
 /// The table of what the examples amount to: for each feature how many of them have it, and the sums of its values and of
 /// their squares; in the last row how many they are. All as shares of the training examples of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InputStatistics {
-    /// Clocks of a worker in its first pass.
-    pub(crate) clocks: u64,
+    /// Clocks of the worker in one pass.
+    clocks: u64,
     /// The weight of one example.
-    pub(crate) weight: f64,
+    weight: f64,
+    /// The clock with which the worker began. One that lost its state begins again, and its examples count twice in sums of
+    /// which only quotients matter.
+    began: Option<Clock>,
 }
 
 /// How the examples of an application have their features.
@@ -39,6 +42,30 @@ pub(crate) struct Standard {
 }
 
 impl InputStatistics {
+    /// What a worker with a pass of so many clocks adds, of so many examples in all.
+    pub(crate) fn new(clocks: u64, examples: usize) -> Self {
+        Self { clocks, weight: 1.0 / examples as f64, began: None }
+    }
+
+    /// Whether the examples of a clock are of the worker's first pass.
+    pub(crate) fn is_due(&mut self, clock: Clock) -> bool {
+        let began = *self.began.get_or_insert(clock);
+        clock.0.saturating_sub(began.0) < self.clocks
+    }
+
+    /// What so many examples are of all.
+    pub(crate) fn share(&self, examples: usize) -> f32 {
+        (self.weight * examples as f64) as f32
+    }
+
+    pub(crate) fn save(&self, walk: &mut Saver<'_>) -> Saved {
+        walk.record("began", &self.began)
+    }
+
+    pub(crate) fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
+        walk.record("began", &mut self.began)
+    }
+
     /// The table for so many features.
     pub(crate) fn layout(features: usize) -> TableLayout {
         TableLayout { name: "inputs".into(), rows: features + 1, width: STATISTICS }
@@ -140,7 +167,7 @@ mod tests {
     use super::*;
 
     fn standard(values: &[f32], inputs: Inputs, curvature: f64) -> Standard {
-        let statistics = InputStatistics { clocks: 1, weight: 1.0 / values.len() as f64 };
+        let statistics = InputStatistics::new(1, values.len());
         let mut row = [0.0; STATISTICS];
         values.iter().for_each(|&value| statistics.add(value, &mut row));
         Standard::of(&row, 1.0, inputs, curvature)

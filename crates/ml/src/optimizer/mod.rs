@@ -8,6 +8,7 @@
 //! the same, and servers exchange, log and drain them as they do weights.
 
 mod adaptive;
+mod factored;
 mod inputs;
 mod output_change;
 mod schedule;
@@ -207,13 +208,14 @@ fn whole(least: u64) -> String {
 }
 
 /// Of one setting for the four applications that descend gradients: their settings of steps, and how what is left out
-/// follows from the length of a run.
+/// follows from the length of a run. With `momentum` behind the rates an optimizer that is left out follows from the
+/// momentum: of the optimizers only SGD has one.
 macro_rules! steps {
-    ($config:ty, $rates:expr) => {
+    ($config:ty, $rates:expr $(, $momentum:ident)?) => {
         impl $config {
             pub(crate) const fn steps(&self) -> crate::optimizer::Steps {
                 crate::optimizer::Steps {
-                    optimizer: self.optimizer,
+                    optimizer: crate::optimizer::steps!(@optimizer self $($momentum)?),
                     batch: self.batch,
                     learning_rate: self.learning_rate,
                     learning_rate_decay: self.learning_rate_decay,
@@ -231,10 +233,21 @@ macro_rules! steps {
 
             pub(crate) fn resolve_steps(&mut self, clocks: Option<u64>, may_end_early: bool) {
                 let steps = self.steps().resolved(clocks, may_end_early);
+                self.optimizer = steps.optimizer.into();
                 self.learning_rate = steps.learning_rate;
                 self.learning_rate_decay = steps.learning_rate_decay;
                 self.learning_rate_clocks = steps.learning_rate_clocks;
             }
+        }
+    };
+    (@optimizer $config:ident) => {
+        $config.optimizer
+    };
+    (@optimizer $config:ident $momentum:ident) => {
+        match $config.optimizer {
+            Some(optimizer) => optimizer,
+            None if $config.$momentum > 0.0 => crate::optimizer::Optimizer::Sgd,
+            None => crate::optimizer::Optimizer::Adagrad,
         }
     };
 }

@@ -8,6 +8,10 @@
 //! With an adaptive optimizer the model has the squares of all gradients behind the tables of the layers. Where the first
 //! layer is dense, its weights are moved in the standard coordinates of the inputs, whose statistics are the last table.
 
+mod descent;
+mod squares;
+mod standardized_inputs;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -16,32 +20,26 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use self::descent::GradientDescent;
+use self::squares::Squares;
+use self::standardized_inputs::StandardizedInputs;
 use super::example_names::example_names;
 use super::sampled::Sampled;
-use super::visits::{Batch, Visits};
 use crate::breakdown::of_classes;
 use crate::columns::{DataSource, DenseColumns, ending, named};
 use crate::config::{ConfigError, count, within};
 use crate::declared::DeclaredExamples;
 use crate::divided::Divided;
 use crate::examples::{DenseExamples, Shape};
-use crate::kernels::dense::{Matrix, multiply};
-use crate::kernels::vector::{axpy, square_norm};
-use crate::layers::{Activations, Score, Stack};
-use crate::optimizer::{
-    Adaptive, InputStatistics, Inputs, STATISTICS, Schedule, Standard, Steps, from_standard,
-    shortening, to_standard,
-};
+use crate::layers::{Score, Stack};
+use crate::optimizer::{Schedule, Steps};
 use crate::pieces::Piece;
 use crate::trivial::class_frequencies;
 use gaia_core::application::{
     Aggregation, Application, ApplicationError, Attachment, Breakdown, Direction, EvaluationSums,
-    Metric, Names, Task, TrivialPredictor, WeightedSum, Work,
+    Metric, Names, Task, TrivialPredictor, WeightedSum,
 };
-use gaia_core::types::{
-    Clock, Content, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
-    TableDeltas, TableId, TableLayout,
-};
+use gaia_core::types::{Clock, Model, ModelLayout, Seed, TableId};
 
 /// How a network learns.
 #[derive(Clone, Debug)]
@@ -105,20 +103,10 @@ struct Shared {
     schedule: Schedule,
     /// The tables of the stack, and those of the optimizer behind them.
     layout: Arc<ModelLayout>,
-    /// The weights and the bias of the first layer, where their inputs are standardised.
-    standardized: Option<(TableId, TableId)>,
-}
-
-struct GradientDescent {
-    shared: Arc<Shared>,
-    visits: Visits<DenseExamples>,
-    /// All training examples divided by those of this worker: the mean gradient of a batch counts by its inverse.
-    examples_ratio: f64,
-    activations: Activations,
-    /// What momentum carries on, table by table; empty without it.
-    velocity: Vec<Vec<f32>>,
-    adaptive: Option<Adaptive>,
-    statistics: InputStatistics,
+    /// Where an adaptive optimizer has the squares of the gradients of each table of the stack.
+    squares: Vec<Squares>,
+    /// The first layer, where its inputs are standardised.
+    inputs: Option<StandardizedInputs>,
 }
 
 impl Network {
@@ -147,15 +135,18 @@ impl Network {
         let batch = training.steps.batch(*train_total, examples.workers());
         let per_clock = batch * examples.workers().max(1);
         let clocks_per_pass = train_total.div_ceil(per_clock).max(1) as u64;
-        let is_adaptive = training.steps.optimizer.is_adaptive();
-        let standardized = stack.dense_inputs().filter(|_| is_adaptive);
+        let (layout, squares, inputs) = match training.steps.optimizer.is_adaptive() {
+            true => adaptive_layout(&stack, seed),
+            false => (stack.layout().clone(), Vec::new(), None),
+        };
 
         let shared = Arc::new(Shared {
             batch,
             clocks_per_pass,
             schedule: training.steps.schedule(clocks_per_pass),
-            layout: layout(&stack, is_adaptive, standardized),
-            standardized,
+            layout,
+            squares,
+            inputs,
             training,
             stack,
             examples,
@@ -183,32 +174,15 @@ impl Application for Network {
         let layers = self.shared.stack.initial_model(seed);
         let mut model = Model::zeros(self.shared.layout.clone());
         for table in layers.layout().table_ids() {
-            model.table_mut(table).copy_from_slice(layers.table(table));
+            if !self.shared.layout.is_initialized_by_workers(table) {
+                model.table_mut(table).copy_from_slice(layers.table(table));
+            }
         }
         model
     }
 
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
-        let shared = self.shared.clone();
-        let tables = shared.stack.layout().tables();
-        let sizes = tables.iter().map(|table| table.rows * table.width);
-        let velocity = if shared.training.momentum > 0.0 {
-            sizes.clone().map(|size| vec![0.0; size]).collect()
-        } else {
-            Vec::new()
-        };
-        Box::new(GradientDescent {
-            examples_ratio: shared.examples.ratio(worker),
-            visits: Visits::of_size(&shared.examples, worker, shared.batch, seed),
-            activations: Activations::default(),
-            velocity,
-            adaptive: Adaptive::new(&shared.training.steps, sizes),
-            statistics: InputStatistics {
-                clocks: shared.examples.batches(worker, shared.batch),
-                weight: 1.0 / shared.examples.train_total as f64,
-            },
-            shared,
-        })
+        Box::new(GradientDescent::new(self.shared.clone(), worker, seed))
     }
 
     /// Every example pays for all weights, as the mean does.
@@ -305,198 +279,26 @@ impl Network {
     }
 }
 
-impl Task for GradientDescent {
-    fn rows(&mut self, _clock: Clock) -> RowSet {
-        RowSet::all(&self.shared.layout)
-    }
-
-    fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
-        let shared = self.shared.clone();
-        let Shared { stack, examples, training, layout, .. } = &*shared;
-        let Batch { examples: train, positions: batch, .. } =
-            self.visits.batch(clock, &examples.train)?;
-
-        if batch.is_empty() {
-            return Ok((Deltas::none(layout), Work::default()));
-        }
-
-        let mut deltas = Deltas::dense(stack.layout());
-        stack.forward(model, train, batch, &mut self.activations);
-        stack.backward(model, train, batch, &mut self.activations, &mut deltas);
-
-        if training.weight_decay > 0.0 {
-            for id in stack.weights() {
-                let gradient = &mut deltas.tables[id.index()].values;
-                axpy(training.weight_decay as f32, model.table(id), gradient);
-            }
-        }
-
-        let tables = &deltas.tables;
-        let norm = || tables.iter().map(|table| square_norm(&table.values)).sum();
-        let clip = training.steps.clip(norm);
-        if clip < 1.0 {
-            for value in deltas.tables.iter_mut().flat_map(|table| &mut table.values) {
-                *value *= clip;
-            }
-        }
-
-        let work = Work { examples: batch.len() as u64, flops: stack.flops() * batch.len() as f64 };
-        if self.adaptive.is_some() {
-            let own = match shared.standardized {
-                Some(_) if clock.0 < self.statistics.clocks => {
-                    Some(self.statistics.of_dense(self.activations.inputs(), batch.len()))
-                }
-                _ => None,
-            };
-            self.adapt(clock, model, &mut deltas, own);
-            return Ok((deltas, work));
-        }
-
-        let momentum = training.momentum as f32;
-        for (velocity, gradient) in self.velocity.iter_mut().zip(&mut deltas.tables) {
-            for (velocity, gradient) in velocity.iter_mut().zip(&mut gradient.values) {
-                *velocity = momentum * *velocity + *gradient;
-                *gradient = *velocity;
-            }
-        }
-
-        let scale = (-shared.schedule.rate(clock) / self.examples_ratio) as f32;
-        for value in deltas.tables.iter_mut().flat_map(|table| &mut table.values) {
-            *value *= scale;
-        }
-
-        Ok((deltas, work))
-    }
-
-    fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
-        let Shared { stack, examples: Divided { train, .. }, .. } = &*self.shared;
-        self.visits.probe(train, examples, |train, sample| {
-            let score = stack.score(model, train, sample);
-            let work = Work {
-                examples: (sample.len() as u64).div_ceil(PASSES_PER_STEP),
-                flops: stack.flops() * sample.len() as f64 / PASSES_PER_STEP as f64,
-            };
-            (score.loss / sample.len().max(1) as f64, work)
-        })
-    }
-
-    fn save(&self, walk: &mut Saver<'_>) -> Saved {
-        for (table, velocity) in self.velocity.iter().enumerate() {
-            walk.tensor(&velocity_of(table), Content::Optimizer, velocity)?;
-        }
-        self.adaptive.as_ref().map_or(Ok(()), |adaptive| adaptive.save(walk))
-    }
-
-    fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
-        for (table, velocity) in self.velocity.iter_mut().enumerate() {
-            walk.tensor(&velocity_of(table), Content::Optimizer, velocity)?;
-        }
-        self.adaptive.as_mut().map_or(Ok(()), |adaptive| adaptive.restore(walk))
-    }
-}
-
-impl GradientDescent {
-    /// Turns the mean gradient into the deltas of all tables. `own` are the statistics of the batch's inputs, in the first
-    /// pass.
-    fn adapt(&mut self, clock: Clock, model: &Model, deltas: &mut Deltas, own: Option<Vec<f32>>) {
-        let Self { shared, adaptive, activations, examples_ratio, .. } = self;
-        let adaptive = adaptive.as_mut().expect("an optimizer that adapts");
-        let share = (1.0 / *examples_ratio) as f32;
-        let moved = deltas.tables.len();
-
-        let standards = shared.standards(model, own.as_deref());
-        if let Some((weights, bias)) = shared.standardized {
-            let [weights, bias] = two(&mut deltas.tables, weights, bias);
-            to_standard(&standards, &bias.values, &mut weights.values);
-        }
-
-        let rate = shared.schedule.rate(clock) as f32;
-        for table in 0..moved {
-            let squares = model.table(squares_of(table, moved));
-            let gradient = &mut deltas.tables[table].values;
-            let change = adaptive.direct(table, |at| at, clock, gradient, squares, &[share]);
-            gradient.iter_mut().for_each(|direction| *direction *= -rate);
-            deltas.tables.push(TableDeltas::all(change));
-        }
-
-        let mut counts = share;
-        if let Some((weights, bias)) = shared.standardized {
-            let [weights, bias] = two(&mut deltas.tables, weights, bias);
-            from_standard(&standards, &mut weights.values, &mut bias.values);
-            if shared.stack.is_linear() {
-                counts *= shortening(&output_changes(activations.inputs(), weights, bias));
-            }
-            deltas.tables.push(own.map_or_else(TableDeltas::none, TableDeltas::all));
-        }
-        for step in deltas.tables[..moved].iter_mut().flat_map(|table| &mut table.values) {
-            *step *= counts;
-        }
-    }
-}
-
-/// What a step of a dense layer changes in its outputs: examples × outputs.
-fn output_changes(inputs: &[f32], weights: &TableDeltas, bias: &TableDeltas) -> Vec<f32> {
-    let outputs = bias.values.len();
-    let features = weights.values.len() / outputs;
-    let examples = inputs.len() / features;
-    let mut changes = bias.values.repeat(examples);
-    let inputs = Matrix::new(inputs, examples, features);
-    multiply(inputs, Matrix::new(&weights.values, features, outputs), 1.0, 1.0, &mut changes);
-    changes
-}
-
-/// The deltas of two tables, of which the first comes first.
-fn two(tables: &mut [TableDeltas], first: TableId, second: TableId) -> [&mut TableDeltas; 2] {
-    let (before, from) = tables.split_at_mut(second.index());
-    [&mut before[first.index()], &mut from[0]]
-}
-
-/// The table with the squares of the gradients of a table, of which so many are moved.
-fn squares_of(table: usize, moved: usize) -> TableId {
-    TableId((moved + table) as u16)
-}
-
-/// The tables of a stack, and behind them those of an optimizer.
-fn layout(
+/// The tables of a stack, and behind them those of an adaptive optimizer: which of them are where.
+fn adaptive_layout(
     stack: &Stack,
-    is_adaptive: bool,
-    standardized: Option<(TableId, TableId)>,
-) -> Arc<ModelLayout> {
-    if !is_adaptive {
-        return stack.layout().clone();
-    }
+    seed: Seed,
+) -> (Arc<ModelLayout>, Vec<Squares>, Option<StandardizedInputs>) {
     let layers = stack.layout().tables();
-    let squares = |table: &TableLayout| TableLayout {
-        name: format!("{}.squares", table.name),
-        ..table.clone()
-    };
-    let inputs =
-        standardized.map(|(weights, _)| InputStatistics::layout(layers[weights.index()].rows));
-    let all = layers.iter().cloned().chain(layers.iter().map(squares)).chain(inputs);
-    let layout = ModelLayout::new(all.collect());
+    let (added, squares) = Squares::of(stack);
+    let last = TableId((layers.len() + added.len()) as u16);
+    let inputs = StandardizedInputs::of(stack, last, seed.child("inputs"));
+
+    let mut all = [layers, &added].concat();
+    all.extend(inputs.map(|inputs| inputs.statistics_layout(layers)));
+    let layout = ModelLayout::new(all);
     let statistics: Vec<TableId> = layout.table_ids().skip(layers.len()).collect();
-    let scaled = standardized.map(|(weights, _)| weights);
-    Arc::new(layout.with_statistics(statistics).with_unlike_rows(scaled))
-}
-
-impl InputStatistics {
-    /// What a batch of inputs, example by example, adds to the statistics of all features and to the last row.
-    fn of_dense(&self, inputs: &[f32], examples: usize) -> Vec<f32> {
-        let features = inputs.len() / examples;
-        let mut own = vec![0.0; (features + 1) * STATISTICS];
-        for example in inputs.chunks_exact(features) {
-            for (value, row) in example.iter().zip(own.chunks_exact_mut(STATISTICS)) {
-                self.add(*value, row);
-            }
-        }
-        own[features * STATISTICS] = (self.weight * examples as f64) as f32;
-        own
-    }
-}
-
-/// The name of the velocity of a table.
-fn velocity_of(table: usize) -> String {
-    format!("velocity.{table}")
+    let initialized = inputs.iter().flat_map(StandardizedInputs::initialized_by_workers);
+    let layout = layout
+        .with_statistics(statistics)
+        .with_unlike_rows(inputs.map(|inputs| inputs.unlike_rows()))
+        .with_initialized_by_workers(initialized);
+    (Arc::new(layout), squares, inputs)
 }
 
 /// The attachment with the channels, the height and the width of an example.
@@ -505,20 +307,7 @@ pub const INPUT_SHAPE: &str = "input.shape";
 /// The attachment with the number of classes.
 pub const CLASSES: &str = "classes";
 
-/// A step is a pass forwards and, about twice as long, one backwards.
-const PASSES_PER_STEP: u64 = 3;
-
 impl Shared {
-    /// The coordinate of each input, from what all workers have seen and one sees now.
-    fn standards(&self, model: &Model, own: Option<&[f32]>) -> Vec<Standard> {
-        if self.standardized.is_none() {
-            return Vec::new();
-        }
-        let table = TableId(self.layout.tables().len() as u16 - 1);
-        let seen = model.table(table).to_vec();
-        Standard::of_all(seen, own, Inputs::Dense, self.training.weight_decay)
-    }
-
     /// The loss and the hits of a copy on examples in pieces, added piece by piece in order, and how many examples they are.
     fn score(
         &self,

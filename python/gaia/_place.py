@@ -26,13 +26,17 @@ class Turn:
 
     _lock = threading.Lock()
 
-    def __init__(self, streams: Streams, main: ModuleType | None = None) -> None:
-        self._streams = streams
+    def __init__(self, seed: int, main: ModuleType | None = None) -> None:
+        self._seed = seed
+        self._streams: Streams | None = None
         self._main = main
 
     def take(self) -> None:
         """Waits for the turn."""
         self._lock.acquire()
+        # Generators belong to the process: seeded before its turn, a script would disturb what another one draws.
+        if self._streams is None:
+            self._streams = Streams.seeded(self._seed)
         self._streams.resume()
         self._before = sys.modules["__main__"]
         sys.modules["__main__"] = self._main or self._before

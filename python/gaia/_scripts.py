@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from gaia._errors import RunStopped
 from gaia._place import SCRIPTS, Turn, Worker, enter
-from gaia._random import Streams
 from gaia._run import leave
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class Scripts:
             _import_generators(path)
             module = script_module(path)
             main = lambda: run_script(module)  # noqa: E731
-        worker = Worker(exchange, Turn(Streams.seeded(seed), module))
+        worker = Worker(exchange, Turn(seed, module))
         name = f"gaia-script-{exchange.rank}"
         thread = threading.Thread(target=self._run, args=(worker, main), name=name, daemon=True)
         self._threads.append((thread, worker))

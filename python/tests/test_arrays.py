@@ -1,6 +1,7 @@
 """Arrays of NumPy, alone and in a run."""
 
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -241,8 +242,6 @@ def test_arguments_that_are_wrong_are_named(three):
 
 def test_each_worker_has_its_own_random_numbers(three):
     """The numbers of a script do not depend on others, nor on evaluations."""
-    import random
-
     drawn = {}
 
     def main(evaluates):
@@ -277,6 +276,21 @@ def test_scripts_that_set_no_seed_begin_alike_and_repeat(tmp_path):
         assert ended.returncode == 0, ended.stderr
     one, other = ((tmp_path / out / "progress.jsonl").read_bytes() for out in ("one", "other"))
     assert one == other
+
+
+def test_a_script_is_seeded_in_its_turn(three, monkeypatch):
+    """A busy machine started a script while another one drew numbers, which then were those of neither."""
+    seeding = []
+    seed = random.seed
+    monkeypatch.setattr(random, "seed", lambda value: (seeding.append(threading.current_thread().name), seed(value)))
+
+    def main():
+        run = gaia.join({"w": numpy.zeros(3, numpy.float32)}, evaluate=len)
+        while not run.over:
+            run.step()
+
+    gaia.simulate(main, three)
+    assert sorted(seeding) == [f"gaia-script-{rank}" for rank in range(6)]
 
 
 def test_a_run_is_saved_by_names_and_shapes(three, tmp_path):

@@ -1,6 +1,7 @@
 //! The rows that a benchmark prints: a figure beside a limit of the machine or a peer, both measured in this run.
 //!
-//! With `--json` each row is a line of JSON; else a line of a table. `scripts/bench` runs all that print rows.
+//! With `--json` each row is a line of JSON; else a line of a table. `scripts/bench` runs all that print rows, and
+//! `benches/page.py` puts them into a page.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -14,6 +15,8 @@ pub(crate) struct Rows {
 
 #[derive(Serialize)]
 struct Row<'a> {
+    /// The benchmark that prints the row.
+    bench: &'a str,
     name: &'a str,
     /// The median of `runs` values, and their range.
     value: f64,
@@ -51,6 +54,7 @@ impl Rows {
         let ratios: Vec<f64> =
             values.iter().zip(references).map(|(value, reference)| reference / value).collect();
         let row = Row {
+            bench: env!("CARGO_CRATE_NAME"),
             name,
             value: median(values).expect("a row has values"),
             range: values

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Puts the rows of `scripts/bench --json` into a page as tables.
+
+    scripts/bench --quick --json | python3 benches/page.py docs/src/performance.md
+
+In the page, `<!-- rows BENCH -->` and `<!-- end -->` enclose the table of a bench, and `<!-- machine -->` and `<!-- end -->`
+what says when and where its rows were measured. What is between them is replaced; tables of benches without rows stay.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def main() -> None:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    page = Path(sys.argv[1])
+    rows = [json.loads(line) for line in sys.stdin if line.startswith("{")]
+    page.write_text(with_rows(page.read_text(), rows, machine()))
+
+
+def with_rows(page: str, rows: list[dict], machine: str) -> str:
+    """The page with other rows. Ends the program where the page has no place for a bench."""
+    page = between(page, "machine", machine)
+    for bench in dict.fromkeys(row["bench"] for row in rows):
+        page = between(page, f"rows {bench}", table(row for row in rows if row["bench"] == bench))
+    return page
+
+
+def between(page: str, name: str, text: str) -> str:
+    """The page with another text between the marker of this name and the next end."""
+    place = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
+    if not place.search(page):
+        sys.exit(f"error: the page has no `<!-- {name} -->` with an `<!-- end -->`")
+    return place.sub(lambda found: f"{found[1]}\n{text}\n{found[2]}", page, count=1)
+
+
+def table(rows: Iterable[dict]) -> str:
+    lines = ["| | median | range | unit | ratio | of | runs |", "|---|---|---|---|---|---|---|"]
+    for row in rows:
+        spread = " to ".join(map(digits, row["range"])) if row["runs"] > 1 else "–"
+        ratio, of = "–", row["reference"]
+        if row["ratio"] is not None:
+            ratio, of = digits(row["ratio"]), f"{of}, {digits(row['reference_value'])}"
+        lines.append(f"| {row['name']} | {digits(row['value'])} | {spread} | {row['unit']} | {ratio} | {of} | {row['runs']} |")
+    return "\n".join([*lines, ""])
+
+
+def digits(value: float) -> str:
+    """Three digits of a number that is neither very small nor very large."""
+    size = abs(value)
+    return f"{value:.{3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0}f}"
+
+
+def machine() -> str:
+    """When and where rows were measured, in a sentence."""
+    version = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True)
+    compiler = version.stdout.split(" (")[0]
+    models = [line.split(":")[1].strip() for line in lines_of("/proc/cpuinfo") if line.startswith("model name")]
+    model = models[0] if models else "a processor of unknown model"
+    return (
+        f"Measured on {datetime.date.today()} with {compiler}, on {os.cpu_count()} cores of {model}.\n"
+        f"At the end {os.getloadavg()[0]:.1f} processes of the machine ran or waited for a core.\n"
+    )
+
+
+def lines_of(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+if __name__ == "__main__":
+    main()

@@ -44,14 +44,19 @@ def between(page: str, name: str, text: str) -> str:
 
 
 def table(rows: Iterable[dict]) -> str:
-    lines = ["| | median | range | unit | ratio | of | runs |", "|---|---|---|---|---|---|---|"]
+    lines = ["| | median and range | unit | ratio | of | runs |", "|---|---|---|---|---|---|"]
     for row in rows:
-        spread = " to ".join(map(digits, row["range"])) if row["runs"] > 1 else "–"
-        ratio, of = "–", row["reference"]
+        value, ratio, of = with_range(row["value"], row["range"]), "–", row["reference"]
         if row["ratio"] is not None:
-            ratio, of = digits(row["ratio"]), f"{of}, {digits(row['reference_value'])}"
-        lines.append(f"| {row['name']} | {digits(row['value'])} | {spread} | {row['unit']} | {ratio} | {of} | {row['runs']} |")
+            ratio = with_range(row["ratio"], row["ratio_range"])
+            of = f"{of}, {digits(row['reference_value'])}"
+        lines.append(f"| {row['name']} | {value} | {row['unit']} | {ratio} | {of} | {row['runs']} |")
     return "\n".join([*lines, ""])
+
+
+def with_range(median: float, ends: list[float]) -> str:
+    low, high = map(digits, ends)
+    return digits(median) if low == high else f"{digits(median)} ({low} to {high})"
 
 
 def digits(value: float) -> str:

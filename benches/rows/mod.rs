@@ -27,6 +27,8 @@ struct Row<'a> {
     reference_value: Option<f64>,
     /// How many times as good as the reference the value is: 1 is as good.
     ratio: Option<f64>,
+    /// The range of the ratios of pairs.
+    ratio_range: Option<[f64; 2]>,
     runs: usize,
 }
 
@@ -57,15 +59,12 @@ impl Rows {
             bench: env!("CARGO_CRATE_NAME"),
             name,
             value: median(values).expect("a row has values"),
-            range: values
-                .iter()
-                .fold([f64::INFINITY, f64::NEG_INFINITY], |[least, most], value| {
-                    [least.min(*value), most.max(*value)]
-                }),
+            range: range(values).expect("a row has values"),
             unit,
             reference,
             reference_value: median(references),
             ratio: median(&ratios),
+            ratio_range: range(&ratios),
             runs: values.len(),
         };
         if self.is_json {
@@ -103,6 +102,12 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied()
+}
+
+/// The least and the greatest of some values; `None` of none.
+fn range(values: &[f64]) -> Option<[f64; 2]> {
+    let extreme = |choose: fn(f64, f64) -> f64| values.iter().copied().reduce(choose);
+    Some([extreme(f64::min)?, extreme(f64::max)?])
 }
 
 /// Seconds of processor time that this thread works on something.

@@ -34,6 +34,9 @@ pub(super) struct Guard {
     leaving: BTreeMap<DcId, Job>,
     /// Copies that are being received, by data center.
     travellers: BTreeMap<DcId, Traveller>,
+    /// The clock of the latest copy that each worker was asked to measure, by worker and by data center of the copy, until
+    /// it has answered.
+    asked: BTreeMap<(u16, DcId), Clock>,
     /// The tightness that this data center requests after its measurements.
     wish: Tightness,
     /// The tightness that all data centers apply, and since which clock of this data center.
@@ -86,6 +89,7 @@ impl Guard {
             next: Clock(config.every),
             leaving: BTreeMap::new(),
             travellers: BTreeMap::new(),
+            asked: BTreeMap::new(),
             wish: Tightness::NONE,
             tightness: (Tightness::NONE, Clock::ZERO),
             last_lost: None,
@@ -177,17 +181,25 @@ impl Guard {
             self.travellers.iter().filter(|(_, one)| ready(one)).map(|(of, _)| *of).collect();
         let taken = of.into_iter().filter_map(|of| {
             let Traveller { clock, values, .. } = self.travellers.remove(&of)?;
+            self.asked.insert((worker, of), clock);
             Some(ProbeRequest { of, clock, away: values, home: home.to_vec() })
         });
         taken.collect()
     }
 
-    /// Handles a worker's measurement, and returns the tightness that this data center requests from here on.
+    /// Handles a worker's measurement, and returns the tightness that this data center requests from here on. A measurement
+    /// that the worker was not asked for, or has sent before, changes nothing.
     ///
     /// A copy that was taken before the present tightness had an effect does not count. Otherwise the mean of two
     /// consecutive measurements counts, because a hundred examples have a large variance. A single measurement far
     /// above the bound counts by itself.
-    pub(super) fn on_probed(&mut self, probed: &Probed) -> Tightness {
+    pub(super) fn on_probed(&mut self, worker: u16, probed: &Probed) -> Tightness {
+        let question = (worker, probed.of);
+        if self.asked.get(&question) != Some(&probed.clock) {
+            return self.wish;
+        }
+        self.asked.remove(&question);
+
         let lost = probed.lost();
         self.stats.probes += 1;
         self.stats.loss_max = self.stats.loss_max.max(lost);
@@ -245,6 +257,7 @@ persist! {
                 next,
                 leaving,
                 travellers,
+                asked,
                 wish,
                 tightness,
                 last_lost,
@@ -274,6 +287,7 @@ persist! {
                 walk.record("whole", whole)
             })?;
 
+            walk.record("asked", asked)?;
             walk.record("wish", wish)?;
             walk.record("tightness", tightness)?;
             walk.record("last_lost", last_lost)?;
@@ -316,11 +330,17 @@ mod tests {
         }
     }
 
+    /// What is wished for after a worker has measured the copy that it was asked to.
+    fn answer(guard: &mut Guard, clock: u64, lost: f64) -> Tightness {
+        guard.asked.insert((0, DcId(1)), Clock(clock));
+        guard.on_probed(0, &probed(clock, lost))
+    }
+
     /// What is wished for after measurements, while all become as tight as is wished at clock 10.
     fn wishes(measured: &[(u64, f64)]) -> Vec<u8> {
         let mut guard = guard();
         let wish = |(clock, lost): &(u64, f64)| {
-            let wish = guard.on_probed(&probed(*clock, *lost));
+            let wish = answer(&mut guard, *clock, *lost);
             if *clock == 10 {
                 guard.on_read(Clock(12), wish);
             }
@@ -339,6 +359,36 @@ mod tests {
     }
 
     #[test]
+    fn a_measurement_counts_once_and_only_of_the_worker_and_the_copy_that_it_was_asked_for() {
+        let mut guard = guard();
+        let frame = BulkHeader {
+            kind: BulkKind::Probe,
+            origin: DcId(1),
+            shard: ShardId(0),
+            sequence: 1,
+            clock: Clock(10),
+            last: true,
+            relayed: false,
+            tightness: Tightness::NONE,
+        };
+        let bad = probed(10, 100.0);
+        assert_eq!(guard.on_probed(0, &bad), Tightness::NONE, "nobody was asked");
+        guard.on_frame(DcId(1), &frame, Changes::Dense { start: 0, values: &[1.0] }, 1);
+        assert_eq!(guard.requests(0, &[0.0]).len(), 1);
+
+        for (worker, probed) in
+            [(1, bad), (0, Probed { of: DcId(2), ..bad }), (0, probed(20, 100.0))]
+        {
+            assert_eq!(guard.on_probed(worker, &probed), Tightness::NONE, "{worker} {probed:?}");
+        }
+        assert_eq!(guard.stats().probes, 0);
+        assert_eq!(guard.on_probed(0, &bad).steps(), 3);
+        let before = guard.stats();
+        guard.on_probed(0, &bad);
+        assert_eq!((guard.stats(), before.probes), (before, 1), "the answer counts once");
+    }
+
+    #[test]
     fn what_was_taken_before_the_tightening_shows_is_not_held_against_it() {
         assert_eq!(wishes(&[(10, 0.5), (10, 0.5), (20, 0.5), (30, 0.5)]), [2, 2, 2, 4]);
     }
@@ -348,15 +398,15 @@ mod tests {
         let mut guard = guard();
         let mut waits = Vec::new();
         for _ in 0..6 {
-            assert_eq!(guard.on_probed(&probed(u64::MAX, 1.0)).steps(), 2);
+            assert_eq!(answer(&mut guard, u64::MAX, 1.0).steps(), 2);
             guard.on_read(Clock(12), Tightness::NONE.tighter(2));
             let mut wait = 0;
-            while guard.on_probed(&probed(u64::MAX, 0.0)).steps() == 2 {
+            while answer(&mut guard, u64::MAX, 0.0).steps() == 2 {
                 wait += 1;
             }
             waits.push(wait + 1);
             guard.on_read(Clock(12), Tightness::NONE.tighter(1));
-            while guard.on_probed(&probed(u64::MAX, 0.0)).steps() == 1 {}
+            while answer(&mut guard, u64::MAX, 0.0).steps() == 1 {}
             guard.on_read(Clock(12), Tightness::NONE);
         }
         // The first measurement alone does not count.

@@ -488,7 +488,7 @@ impl Server {
 
         if let Some(guard) = &mut self.guard {
             for probed in probed {
-                self.remote.wish(guard.on_probed(probed));
+                self.remote.wish(guard.on_probed(from.index, probed));
             }
         }
     }

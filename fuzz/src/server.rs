@@ -107,6 +107,7 @@ impl Node {
             drain: DrainMethod::Mean,
             inactive: BTreeSet::new(),
             deltas_are_shares: false,
+            give_up_after: Duration::from_secs(1800),
             plan_hash: 7,
         };
         let server = Server::new(config, &initial);

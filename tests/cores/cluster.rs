@@ -155,6 +155,7 @@ impl Setup {
             drain: self.drain,
             deltas_are_shares: self.deltas_are_shares,
             inactive: self.inactive.clone(),
+            give_up_after: GIVE_UP_AFTER,
             plan_hash: 7,
         };
         Server::new(config, &initial)
@@ -569,6 +570,9 @@ fn add_updates(frame: &[u8], sum: &mut [f32]) {
 pub fn add(sum: &mut [f32], more: &[f32]) {
     sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
+
+/// How long reads wait for a mirror that is heard and reports no clock.
+pub const GIVE_UP_AFTER: Duration = Duration::from_secs(30 * 60);
 
 /// Room for a frame where a test does not care.
 pub const ROOM: usize = 1 << 12;

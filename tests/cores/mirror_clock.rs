@@ -8,7 +8,7 @@ use gaia_core::sync::{AspConfig, Brake, OnPartition, RemoteSync, WaitReason};
 use gaia_core::types::{Clock, DcId, DurationSetting, Staleness, WorkerId};
 use gaia_core::wire::{ControlMessage, encode_control};
 
-use crate::cluster::{Cluster, ROOM, Setup};
+use crate::cluster::{Cluster, GIVE_UP_AFTER, ROOM, Setup};
 use crate::{POLICIES, asp};
 
 /// Two data centers, at most `staleness` clocks apart.
@@ -140,6 +140,85 @@ fn reports_of_a_dead_link_do_not_pile_up() {
         assert!(cluster.send(0, 1, Lane::Control, ROOM));
         assert!(!cluster.send(0, 1, Lane::Control, ROOM), "{policy:?}");
     }
+}
+
+/// It is heard all the time, so that it is not silent. A report of the clock that it has had is no progress, and neither
+/// is one that covers updates which it never sends.
+#[test]
+fn a_mirror_that_is_heard_and_reports_no_clock_is_left_out_as_a_lost_node_is() {
+    for policy in POLICIES {
+        for report in [(Clock(0), 0), (Clock(5), u64::MAX)] {
+            let mut cluster = cluster(policy, 1);
+            assert!(cluster.step(0, &[]));
+            cluster.ask(0, &[]);
+            let asked_at = cluster.now;
+            while cluster.answer(0).is_none() {
+                assert!(cluster.now.since(asked_at) < GIVE_UP_AFTER, "{policy:?}: waits for ever");
+                hear(&mut cluster, report);
+                cluster.pass(DEADLINE / 2);
+                let due = cluster.servers[0].poll_timeout().map(|(at, _)| at);
+                if due.is_some_and(|at| at <= cluster.now) {
+                    cluster.wake(0);
+                }
+            }
+            assert_eq!(cluster.now.since(asked_at), GIVE_UP_AFTER, "{policy:?}");
+            assert_eq!(cluster.servers[0].stalled_mirrors(), [DcId(1)].into());
+            assert_eq!(cluster.servers[0].brake_stats().mirrors_lost, 1);
+
+            cluster.finish(0, &[]);
+            hear(&mut cluster, report);
+            assert!(cluster.step(0, &[]), "{policy:?}: it is not enough that it is heard");
+        }
+    }
+}
+
+#[test]
+fn a_mirror_whose_clock_advances_after_all_counts_again() {
+    for policy in POLICIES {
+        let mut cluster = cluster(policy, 1);
+        assert!(cluster.step(0, &[]));
+        cluster.ask(0, &[]);
+        cluster.pass(GIVE_UP_AFTER - DEADLINE / 2);
+        hear(&mut cluster, (Clock(0), 0));
+        cluster.wake(0);
+        assert_eq!(cluster.servers[0].stalled_mirrors(), [DcId(1)].into());
+        assert!(cluster.answer(0).is_some());
+        cluster.finish(0, &[]);
+
+        hear(&mut cluster, (Clock(1), 0));
+        assert!(cluster.servers[0].stalled_mirrors().is_empty());
+        assert!(!cluster.step(0, &[]), "{policy:?}: it counts again, and is behind");
+    }
+}
+
+/// The others may be where they are only because they wait for it.
+#[test]
+fn only_the_slowest_mirror_is_left_out_where_all_wait_for_it() {
+    let remote = RemoteSync::Asp(AspConfig {
+        mirror_clock: Brake::On,
+        data_center_staleness: Some(Staleness(1)),
+        mirror_clock_deadline: DurationSetting(2 * GIVE_UP_AFTER),
+        ..asp(POLICIES[1], ValueFormat::F32)
+    });
+    let mut cluster = Cluster::new(&Setup::new(remote));
+    for dc in 0..2 {
+        assert!(cluster.step(dc, &[]));
+        cluster.ask(dc, &[]);
+    }
+    cluster.carry(0, 1, Lane::Control);
+    cluster.carry(1, 0, Lane::Control);
+    for dc in 0..2 {
+        assert!(cluster.wake(dc));
+        assert_eq!(cluster.servers[usize::from(dc)].stalled_mirrors(), [DcId(2)].into());
+        assert!(cluster.answer(dc).is_some());
+    }
+}
+
+/// The first data center hears a report of the second.
+fn hear(cluster: &mut Cluster, (clock, sequence): (Clock, u64)) {
+    let mut frame = Vec::new();
+    encode_control(&ControlMessage::MirrorClock { clock, sequence }, &mut frame);
+    cluster.give(1, 0, Lane::Control, frame.into()).unwrap();
 }
 
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -159,6 +159,7 @@ impl<'p> Blueprint<'p> {
             drain: plan.drain.method,
             deltas_are_shares: self.application.deltas_are_shares(),
             inactive: plan.late(),
+            give_up_after: plan.failures.give_up_after.0,
             plan_hash: self.plan_hash,
         };
 

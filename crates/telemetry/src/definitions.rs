@@ -132,7 +132,7 @@ metrics! {
         ),
         mirrors_lost: IntCounterVec = counters(
             "gaia_mirrors_lost_total",
-            "Times that reads stopped waiting for a mirror: it was silent, lost its state or paused.",
+            "Times that reads stopped waiting for a mirror: it was silent, lost its state, paused or reported no clock.",
             &["node"],
         ),
         read_held: IntGaugeVec = gauges(

@@ -52,6 +52,9 @@ pub struct ServerConfig {
     pub deltas_are_shares: bool,
     /// Data centers that have not joined. Empty unless the model is TAP or ASP.
     pub inactive: BTreeSet<DcId>,
+    /// How long the run waits for a lost node. Reads wait for so long, and at least for the deadline of mirror clocks, for a
+    /// mirror that sends frames and reports no clock.
+    pub give_up_after: Duration,
     /// A hash of the resolved plan, which all data centers must share.
     pub plan_hash: u64,
 }

@@ -422,6 +422,12 @@ impl Server {
         self.remote.mirror_clock(of)
     }
 
+    /// The mirrors that reads do not wait for, since they send frames and their clocks do not advance. They count again
+    /// once their clocks do.
+    pub fn stalled_mirrors(&self) -> BTreeSet<DcId> {
+        self.remote.stalled_mirrors()
+    }
+
     /// Whether this server takes the connection to an active mirror to be up. A driver without such a connection must
     /// then report it as failed. Always `false` under BSP, SSP and local steps: they wait for the updates that they
     /// need, and make no use of such a report.

@@ -52,7 +52,8 @@ pub struct AspConfig {
     /// How many clocks a data center may be ahead of its slowest mirror, at least 1. `None` means
     /// ceil(largest RTT ÷ clock time) + 1, from the measured clock time.
     pub data_center_staleness: Option<Staleness>,
-    /// How long reads wait for a silent mirror. After that the mirror is excluded until a packet of it is received.
+    /// How long reads wait for a silent mirror. After that the mirror is excluded until a packet of it is received. For one
+    /// that is heard and reports no clock they wait for as long as the run waits for a lost node, if that is longer.
     pub mirror_clock_deadline: DurationSetting,
     /// The reaction to a mirror that cannot be reached.
     pub on_partition: OnPartition,

@@ -327,6 +327,12 @@ pub(super) trait RemoteModel:
         None
     }
 
+    /// The mirrors that reads do not wait for, since they send frames and their clocks do not advance. A model without mirror
+    /// clocks has none.
+    fn stalled_mirrors(&self) -> BTreeSet<DcId> {
+        BTreeSet::new()
+    }
+
     /// The residual of one link for a range of parameters. Zeros if the model has no residuals.
     fn residual(&self, _to: DcId, range: Range<usize>) -> Vec<f32> {
         vec![0.0; range.len()]

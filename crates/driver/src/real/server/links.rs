@@ -41,6 +41,30 @@ impl ServerNode {
         parted.map_err(|error| self.refused(error))
     }
 
+    /// Logs which mirrors reads no longer wait for, since their clocks do not advance, and which count again.
+    pub(super) fn log_stalled(&mut self) {
+        let stalled = self.server.server().stalled_mirrors();
+        if stalled == self.stalled {
+            return;
+        }
+
+        let own = self.context.name();
+        for peer in stalled.difference(&self.stalled) {
+            let name = self.mirrors.name(*peer);
+            warn!(
+                "{name} sends frames, but its clock has not advanced for as long as a run waits for a lost node: reads at \
+                 {own} no longer wait for it"
+            );
+        }
+        for peer in self.stalled.difference(&stalled) {
+            info!(
+                "the clock of {} advances: reads at {own} wait for it again",
+                self.mirrors.name(*peer)
+            );
+        }
+        self.stalled = stalled;
+    }
+
     /// Logs the beginning and the end of a pause under a partial partition.
     pub(super) fn log_pause(&mut self) {
         let pauses_for = self.server.server().pauses_for();

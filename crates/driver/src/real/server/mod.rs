@@ -59,6 +59,8 @@ struct ServerNode {
     stand_ins: StandIns,
     /// The mirror for which reads are held back, as was last logged.
     pauses_for: Option<DcId>,
+    /// The mirrors whose clocks do not advance, as was last logged.
+    stalled: BTreeSet<DcId>,
     beat: Interval,
     /// Of workers and mirrors.
     turns: Turns,
@@ -231,6 +233,7 @@ impl ServerNode {
             parked: BTreeMap::new(),
             stand_ins: StandIns::default(),
             pauses_for: None,
+            stalled: BTreeSet::new(),
             beat,
             turns: Turns::default(),
             origin,
@@ -515,6 +518,7 @@ impl ServerNode {
         self.transmit()?;
         self.report_resumptions();
         self.log_pause();
+        self.log_stalled();
         if !self.is_whole && self.server.server().is_whole() {
             self.is_whole = true;
             coordinator.report(&Report::Whole).await;

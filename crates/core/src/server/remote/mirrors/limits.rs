@@ -12,6 +12,8 @@ pub(super) struct Limits {
     /// The deadlines of the two brakes.
     pub(super) barrier: Duration,
     pub(super) mirror_clock: Duration,
+    /// How long reads wait for a mirror that sends frames and reports no clock.
+    pub(super) stall: Duration,
     pub(super) on_partition: OnPartition,
 }
 
@@ -31,6 +33,7 @@ impl Limits {
             bound: Bound::None,
             barrier: FOR_EVER,
             mirror_clock: FOR_EVER,
+            stall: FOR_EVER,
             on_partition: OnPartition::Continue,
         }
     }
@@ -46,6 +49,7 @@ impl Limits {
             bound,
             barrier: asp.barrier_deadline.0,
             mirror_clock: asp.mirror_clock_deadline.0,
+            stall: asp.mirror_clock_deadline.0.max(config.give_up_after),
             on_partition: asp.on_partition,
         }
     }

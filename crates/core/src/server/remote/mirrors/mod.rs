@@ -113,7 +113,6 @@ impl Mirrors {
     }
 
     fn new(config: &ServerConfig, client: MirrorClient, limits: Limits, model: Model) -> Self {
-        let Limits { bound, barrier, mirror_clock, on_partition } = limits;
         let neighbours = config.neighbours.clone();
         let is_neighbour = |dc: &DcId| neighbours.iter().any(|clique| clique.contains(dc));
         let links = config.links.keys().map(|dc| (*dc, is_neighbour(dc)));
@@ -122,12 +121,12 @@ impl Mirrors {
             id: config.id,
             shards: config.shards,
             client,
-            server: MirrorServer::new(links, &config.layout, [barrier, mirror_clock], on_partition),
+            server: MirrorServer::new(links, &config.layout, &limits),
             reachability: Reachability::new(config.id.dc, neighbours.clone()),
             neighbours,
             first_hops: config.first_hops.clone(),
             momentum_correction: None,
-            bound,
+            bound: limits.bound,
             blocks: config.blocks.clone(),
             drain: None,
             model,
@@ -483,6 +482,10 @@ impl RemoteModel for Mirrors {
 
     fn mirror_clock(&self, of: DcId) -> Option<Clock> {
         self.server.clock_of(of)
+    }
+
+    fn stalled_mirrors(&self) -> BTreeSet<DcId> {
+        self.server.stalled()
     }
 
     fn residual(&self, to: DcId, range: Range<usize>) -> Vec<f32> {

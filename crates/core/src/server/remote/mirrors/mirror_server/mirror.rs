@@ -22,7 +22,11 @@ pub(super) struct Mirror {
     /// Reported clocks whose updates were not applied, each with the sequence number of the last of them.
     pub(super) reported: VecDeque<(Clock, u64)>,
     pub(super) last_received: Instant,
+    /// When its clock last advanced.
+    pub(super) advanced: Instant,
     pub(super) lost: bool,
+    /// Whether frames of it were received and its clock has not advanced for as long as reads wait for that.
+    pub(super) stalled: bool,
     /// Whether the driver has reported that the connection to it failed, and nothing was received since.
     pub(super) disconnected: bool,
     /// While updates of it are missing: the version of this server's link report that first named it.
@@ -64,7 +68,9 @@ impl Mirror {
             clock: Clock::ZERO,
             reported: VecDeque::new(),
             last_received: Instant::ZERO,
+            advanced: Instant::ZERO,
             lost: false,
+            stalled: false,
             disconnected: false,
             missed: None,
             caught_up: None,
@@ -78,9 +84,9 @@ impl Mirror {
         }
     }
 
-    /// Whether its clock holds back reads: it is a neighbour, active, not lost and not paused.
+    /// Whether its clock holds back reads: it is a neighbour, active, neither lost nor stalled, and not paused.
     pub(super) fn counts(&self) -> bool {
-        self.neighbour && !self.lost && !self.paused
+        self.neighbour && !self.lost && !self.stalled && !self.paused
     }
 
     /// The clock that reads compare with: its own, plus the clocks that it is excused from.
@@ -99,13 +105,26 @@ impl Mirror {
         Some(since.max(self.last_received) + deadline)
     }
 
-    /// Counts the reported clocks whose updates were applied.
+    /// When this mirror is excluded if its clock does not advance: once a read has waited for so long without that,
+    /// whatever else the mirror sends.
+    pub(super) fn stalled_at(
+        &self,
+        waiting_since: Option<Instant>,
+        deadline: Duration,
+    ) -> Option<Instant> {
+        let since = waiting_since.filter(|_| self.counts())?;
+        Some(since.max(self.advanced) + deadline)
+    }
+
+    /// Counts the reported clocks whose updates were applied. A mirror whose clock advances counts again.
     pub(super) fn count_reports(&mut self) {
         while let Some((clock, sequence)) = self.reported.front() {
             if *sequence > self.applied {
                 break;
             }
-            self.clock = self.clock.max(*clock);
+            if *clock > self.clock {
+                (self.clock, self.advanced, self.stalled) = (*clock, self.last_received, false);
+            }
             self.reported.pop_front();
         }
     }
@@ -122,7 +141,9 @@ persist! {
                 clock,
                 reported,
                 last_received,
+                advanced,
                 lost,
+                stalled,
                 disconnected,
                 missed,
                 caught_up,
@@ -142,7 +163,9 @@ persist! {
             walk.record("clock", clock)?;
             walk.record("reported", reported)?;
             walk.record("last_received", last_received)?;
+            walk.record("advanced", advanced)?;
             walk.record("lost", lost)?;
+            walk.record("stalled", stalled)?;
             walk.record("disconnected", disconnected)?;
             walk.record("missed", missed)?;
             walk.record("caught_up", caught_up)?;

@@ -3,7 +3,7 @@
 
 mod mirror;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::codec::Changes;
@@ -15,6 +15,7 @@ use crate::store::{ShardRows, ShardStore};
 use crate::sync::{Gate, OnPartition, WaitReason};
 use crate::types::{Clock, DcId, Instant, ShardLayout, Staleness, TableRows};
 
+use super::limits::Limits;
 use mirror::{Awaited, Mirror};
 
 /// One server's state of its mirrors.
@@ -27,6 +28,8 @@ pub(super) struct MirrorServer {
     ends: Laggard,
     barrier_deadline: Duration,
     mirror_clock_deadline: Duration,
+    /// How long reads wait for a mirror whose clock does not advance.
+    stall_deadline: Duration,
     on_partition: OnPartition,
     /// The number of announced parameters in each row of the shard.
     announced_rows: Vec<u32>,
@@ -39,9 +42,9 @@ impl MirrorServer {
     pub(super) fn new(
         mirrors: impl Iterator<Item = (DcId, bool)>,
         layout: &ShardLayout,
-        [barrier_deadline, mirror_clock_deadline]: [Duration; 2],
-        on_partition: OnPartition,
+        limits: &Limits,
     ) -> Self {
+        let Limits { barrier, mirror_clock, stall, on_partition, .. } = *limits;
         let mirrors: BTreeMap<DcId, Mirror> =
             mirrors.map(|(dc, neighbour)| (dc, Mirror::new(neighbour))).collect();
         let neighbours = mirrors.iter().filter(|(_, mirror)| mirror.neighbour);
@@ -49,8 +52,9 @@ impl MirrorServer {
             neighbours: neighbours.map(|(dc, _)| *dc).collect(),
             ends: Laggard::default(),
             mirrors,
-            barrier_deadline,
-            mirror_clock_deadline,
+            barrier_deadline: barrier,
+            mirror_clock_deadline: mirror_clock,
+            stall_deadline: stall,
             on_partition,
             announced_rows: vec![0; layout.rows()],
             announced: 0,
@@ -153,7 +157,7 @@ impl MirrorServer {
         self.stats.mirrors_lost += u64::from(mirror.counts());
         (mirror.lost, mirror.returning, mirror.inactive) = (true, true, false);
         (mirror.missed, mirror.caught_up) = (None, None);
-        (mirror.paused, mirror.excused) = (false, 0);
+        (mirror.paused, mirror.excused, mirror.stalled) = (false, 0, false);
     }
 
     /// Begins with an active or inactive mirror.
@@ -346,11 +350,16 @@ impl MirrorServer {
     ) {
         let mut expired = Vec::new();
         let pauses = self.on_partition == OnPartition::Pause;
+        let slowest = self.slowest_clock();
         for (from, mirror) in &mut self.mirrors {
-            let due = mirror.silent_at(waiting_since, self.mirror_clock_deadline);
-            let due = due.filter(|_| !(pauses && mirror.disconnected));
-            if due.is_some_and(|due| due <= now) {
-                mirror.lost = true;
+            let is_due = |due: Option<Instant>| {
+                due.is_some_and(|due| due <= now) && !(pauses && mirror.disconnected)
+            };
+            let is_silent = is_due(mirror.silent_at(waiting_since, self.mirror_clock_deadline));
+            let stalled_at = mirror.stalled_at(waiting_since, self.stall_deadline);
+            let is_stalled = is_due(stalled_at.filter(|_| slowest == Some(mirror.counted())));
+            if is_silent || is_stalled {
+                (mirror.lost, mirror.stalled) = (is_silent, is_stalled);
                 self.stats.mirrors_lost += 1;
             }
             if mirror.deadlines.front().is_some_and(|due| *due <= now) {
@@ -376,9 +385,13 @@ impl MirrorServer {
         let pauses = self.on_partition == OnPartition::Pause;
         let waits = waiting_since.is_some();
         let mirrors = self.neighbours().filter(|(_, mirror)| !(pauses && mirror.disconnected));
-        let silent = mirrors
-            .take_while(|_| waits)
-            .filter_map(|(_, mirror)| mirror.silent_at(waiting_since, self.mirror_clock_deadline));
+        let slowest = self.slowest_clock().filter(|_| waits);
+        let silent = mirrors.take_while(|_| waits).flat_map(|(_, mirror)| {
+            let stalled = mirror.stalled_at(waiting_since, self.stall_deadline);
+            let stalled = stalled.filter(|_| slowest == Some(mirror.counted()));
+            let silent = mirror.silent_at(waiting_since, self.mirror_clock_deadline);
+            silent.into_iter().chain(stalled)
+        });
         let announced = self
             .mirrors
             .values()
@@ -387,6 +400,19 @@ impl MirrorServer {
             .filter_map(|mirror| mirror.deadlines.front().copied());
         let read = announced_since.map(|since| since + self.barrier_deadline);
         silent.chain(announced).chain(read).min()
+    }
+
+    /// The mirrors that reads do not wait for, since they send frames and their clocks do not advance.
+    pub(super) fn stalled(&self) -> BTreeSet<DcId> {
+        let stalled = self.mirrors.iter().filter(|(_, mirror)| mirror.stalled && !mirror.inactive);
+        stalled.map(|(dc, _)| *dc).collect()
+    }
+
+    /// The clock of the slowest mirror that counts, which is the one that reads wait for. Those ahead of it may wait for
+    /// it, too.
+    fn slowest_clock(&self) -> Option<Clock> {
+        let counted = self.neighbours().filter(|(_, mirror)| mirror.counts());
+        counted.map(|(_, mirror)| mirror.counted()).min()
     }
 
     pub(super) fn stats(&self) -> BrakeStats {
@@ -460,6 +486,7 @@ persist! {
                 ends: _,
                 barrier_deadline: _,
                 mirror_clock_deadline: _,
+                stall_deadline: _,
                 on_partition: _,
                 announced_rows: _,
                 announced: _,

@@ -20,6 +20,7 @@ mod partial_partition;
 mod peers;
 mod quorum;
 mod rebuilding;
+mod refused_frames;
 mod returning_worker;
 mod sparse_tables;
 mod stopping_worker;

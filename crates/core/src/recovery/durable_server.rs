@@ -159,7 +159,7 @@ impl DurableServer {
     ///
     /// # Errors
     /// If a mirror sent an invalid frame, or requires something that the synchronisation model does not support. The
-    /// run must end.
+    /// run must end if [`PeerError::ends_run`] says so.
     ///
     /// # Panics
     /// May panic, or leave an inconsistent state, if [`Self::check`] rejects the input.
@@ -305,7 +305,8 @@ impl DurableServer {
         }
     }
 
-    /// Applies the next frame of a mirror and counts it.
+    /// Applies the next frame of a mirror and counts it. A frame that is refused does not count as received: the mirror
+    /// sends it again on its next connection.
     fn on_frame(
         &mut self,
         at: Instant,
@@ -313,8 +314,8 @@ impl DurableServer {
         lane: Lane,
         frame: Bytes,
     ) -> Result<(), PeerError> {
-        self.session_mut(from).pass_on(lane);
         self.server.handle_input(at, ServerInput::Frame { from, lane, frame: frame.clone() })?;
+        self.session_mut(from).pass_on(lane);
         if lane == Lane::Data {
             self.ledger_mut(from).applied.enter(&frame);
         }

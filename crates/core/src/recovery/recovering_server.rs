@@ -60,8 +60,12 @@ impl RecoveringServer {
         };
         let at = self.durable.reach(at);
         // The outputs are not repeated here: a node that connects requests what it has not received.
-        let effects = self.durable.apply(at, input);
-        let effects = effects.map_err(|error| RecoveryError::Refused { number, error })?;
+        let is_frame = matches!(input, Input::Frame { .. });
+        let effects = match self.durable.apply(at, input) {
+            // The process before has refused the frame and continued.
+            Err(error) if is_frame && !error.ends_run() => return Ok(()),
+            effects => effects.map_err(|error| RecoveryError::Refused { number, error })?,
+        };
 
         let found = effects.frame.is_some();
         if let Some((to, lane, came)) = expected

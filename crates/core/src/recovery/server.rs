@@ -185,7 +185,9 @@ impl RecoverableServer {
     /// Applies the next frame of a mirror that is in turn, and returns it. `None` if there is none.
     ///
     /// # Errors
-    /// If the mirror sent an invalid frame. The run must end.
+    /// If the mirror sent an invalid frame. No part of it was applied, and the frames of the mirror that were not applied
+    /// are dropped. The run must end if [`PeerError::ends_run`] says so. Otherwise the caller closes the connection, and
+    /// the mirror sends those frames again on the next one.
     ///
     /// # Panics
     /// If `from` is not a mirror of this server.
@@ -195,8 +197,11 @@ impl RecoverableServer {
         from: DcId,
     ) -> Result<Option<(Lane, Bytes)>, PeerError> {
         let Some((lane, frame)) = self.session(from).next_frame() else { return Ok(None) };
-        self.handle(now, Input::Frame { from, lane, frame: frame.clone() })?;
-        Ok(Some((lane, frame)))
+        let handled = self.handle(now, Input::Frame { from, lane, frame: frame.clone() });
+        if handled.is_err() {
+            self.durable.session_mut(from).forget_early();
+        }
+        handled.map(|()| Some((lane, frame)))
     }
 
     /// `bytes` bytes of data frames for a mirror were sent, and the link was busy with them for `busy`.

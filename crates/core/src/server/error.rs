@@ -4,7 +4,7 @@ use crate::types::limits::CHANGE_MAX;
 use crate::types::{Clock, DcId, ShardId};
 use crate::wire::FrameError;
 
-/// Why a frame or an event of a mirror was rejected. No part of it was applied.
+/// Why a frame or an event of a mirror was rejected. No part of it was applied, except that the mirror counts as heard.
 ///
 /// In all variants `from` is the mirror's data center.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -162,6 +162,18 @@ pub enum PeerError {
 }
 
 impl PeerError {
+    /// Whether the run cannot continue with the mirror: it takes part in another run, has lost a copy that cannot be
+    /// rebuilt, or shows that training has diverged. After any other error the caller closes the connection, and the run
+    /// continues as without it.
+    pub fn ends_run(&self) -> bool {
+        matches!(
+            self,
+            Self::PeerRunsOtherPlan { .. }
+                | Self::PeerLostCopy { .. }
+                | Self::PeerSentDivergedChange { .. }
+        )
+    }
+
     /// The data center of the mirror that caused the error.
     pub fn peer(&self) -> DcId {
         match self {

@@ -272,7 +272,7 @@ impl Session {
         match kind {
             HelloKind::First | HelloKind::Reconnected => {}
             // Its state may be from before these frames: under their numbers it may send others.
-            HelloKind::Resumed => self.incoming.iter_mut().for_each(Incoming::forget_early),
+            HelloKind::Resumed => self.forget_early(),
             HelloKind::Reset { .. } => self.reset(),
         }
         self.peer = Some(peer);
@@ -307,6 +307,12 @@ impl Session {
         if let Some(frame) = self.incoming[lane.index()].pass_on() {
             self.untold_bytes += HEADER_BYTES + frame.len();
         }
+    }
+
+    /// Drops the received frames that were not passed on. The caller closes the connection, and the other end sends them
+    /// again on the next one.
+    pub fn forget_early(&mut self) {
+        self.incoming.iter_mut().for_each(Incoming::forget_early);
     }
 
     /// The next message for a lane of this connection. `None` until the other end's hello is received.

@@ -28,24 +28,19 @@ impl ServerNode {
             Err(MessageError::Session(
                 error @ (SessionError::PeerForgot { .. } | SessionError::PeerReceivedUnsent { .. }),
             )) => return Err(self.forgot(from, error.to_string())),
-            Err(MessageError::Peer(error)) => return Err(self.refused(error)),
+            Err(MessageError::Peer(error)) => return self.on_refused(error),
             Err(MessageError::Session(error)) => {
-                self.meters.on_frame_refused(from);
-                let reason = error.to_string();
-                if self.link(from).refusals.on_refused(reason.clone()) {
-                    self.mirrors.part(from, &reason);
-                } else {
-                    self.mirrors.part_again(from, &reason);
-                }
+                self.refuse(from, error.to_string());
                 return Ok(());
             }
             Ok(_) => {}
         }
 
         loop {
-            let delivered = self.server.deliver(now, from);
-            let Some((lane, frame)) = delivered.map_err(|error| self.refused(error))? else {
-                return Ok(());
+            let (lane, frame) = match self.server.deliver(now, from) {
+                Ok(Some(delivered)) => delivered,
+                Ok(None) => return Ok(()),
+                Err(error) => return self.on_refused(error),
             };
             self.meters.on_frame(from, lane, frame.len());
             self.link(from).refusals.on_message();
@@ -55,6 +50,28 @@ impl ServerNode {
             }
             let link = self.link(from);
             link.news_due.get_or_insert_with(|| time::Instant::now() + link.news_wait);
+        }
+    }
+
+    /// Handles a frame or a hello that the server has refused.
+    ///
+    /// # Errors
+    /// If the run cannot continue with the mirror.
+    fn on_refused(&mut self, error: PeerError) -> Result<(), RealError> {
+        if error.ends_run() {
+            return Err(self.refused(error));
+        }
+        self.refuse(error.peer(), error.to_string());
+        Ok(())
+    }
+
+    /// Closes the connection to a mirror that has sent what it may not. The mirror connects again.
+    fn refuse(&mut self, from: DcId, reason: String) {
+        self.meters.on_frame_refused(from);
+        if self.link(from).refusals.on_refused(reason.clone()) {
+            self.mirrors.part(from, &reason);
+        } else {
+            self.mirrors.part_again(from, &reason);
         }
     }
 

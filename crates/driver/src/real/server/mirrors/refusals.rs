@@ -13,13 +13,14 @@ use crate::real::SILENCE_MAX;
 #[derive(Default)]
 pub(in crate::real) struct Refusals {
     latest: Option<Refusal>,
+    /// When the next refusal is logged. A mirror that sends valid frames in between does not change it.
+    complain_at: Option<time::Instant>,
 }
 
 struct Refusal {
     /// When the first message was refused since the last accepted one.
     since: time::Instant,
     at: time::Instant,
-    complain_at: time::Instant,
     reason: String,
 }
 
@@ -28,11 +29,13 @@ impl Refusals {
     pub(in crate::real) fn on_refused(&mut self, reason: String) -> bool {
         let at = time::Instant::now();
         let before = self.latest.take().filter(|before| before.goes_on(at));
-        let (since, due) = before.map_or((at, at), |before| (before.since, before.complain_at));
+        let since = before.map_or(at, |before| before.since);
+        self.latest = Some(Refusal { since, at, reason });
 
-        let complains = due <= at;
-        let complain_at = if complains { at + COMPLAIN_EVERY } else { due };
-        self.latest = Some(Refusal { since, at, complain_at, reason });
+        let complains = self.complain_at.is_none_or(|due| due <= at);
+        if complains {
+            self.complain_at = Some(at + COMPLAIN_EVERY);
+        }
         complains
     }
 
@@ -80,6 +83,17 @@ mod tests {
         refusals.on_message();
         refusals.on_refused("once".into());
         assert_eq!(refusals.lasting(longer_than), None, "a message was received in between");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn valid_frames_between_refusals_cause_no_further_lines() {
+        let mut refusals = Refusals::default();
+        let mut reported = 0;
+        for _ in 0..100 {
+            reported += u32::from(refusals.on_refused("forged".into()));
+            refusals.on_message();
+        }
+        assert_eq!(reported, 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::{self, timeout};
 use tracing::warn;
 
@@ -34,6 +34,8 @@ pub(in crate::real) struct Membership {
     instances: Instances,
     /// Of nodes that run twice.
     twin_lines: LogThrottle,
+    /// Of lost connections, by node: a node reconnects as often as it likes.
+    lost_lines: BTreeMap<NodeId, LogThrottle>,
     /// Servers without a copy that wait until another has its copy, and since when.
     waiting: BTreeMap<ServerId, time::Instant>,
     /// The zero of [`Self::now`].
@@ -52,6 +54,7 @@ struct NodeConnection {
     /// The worker that stands in for the node, if one does.
     stand_in: Option<WorkerId>,
     parcels: Sender<Parcel>,
+    reading: AbortHandle,
 }
 
 /// An event on the connections.
@@ -82,6 +85,7 @@ impl Membership {
             server_processes: BTreeMap::new(),
             instances: Instances::default(),
             twin_lines: LogThrottle::default(),
+            lost_lines: BTreeMap::new(),
             waiting: BTreeMap::new(),
             origin: time::Instant::now(),
             received,
@@ -231,7 +235,6 @@ impl Membership {
         let (reader, parcels, writing) = channel.start(ORDERS_MAX);
         self.connections += 1;
         let connection = self.connections;
-        self.lines.insert(node, NodeConnection { connection, stand_in, parcels });
         self.writing.retain(|writing| !writing.is_finished());
         self.writing.push(writing);
 
@@ -240,22 +243,29 @@ impl Membership {
             _ => 0,
         };
         while self.reading.try_join_next().is_some() {}
-        self.reading.spawn(receive(
+        let reading = self.reading.spawn(receive(
             node,
             connection,
             reader,
             copy_bytes_max,
             self.received_sender.clone(),
         ));
+
+        let line = NodeConnection { connection, stand_in, parcels, reading };
+        if let Some(before) = self.lines.insert(node, line) {
+            before.reading.abort();
+        }
     }
 
-    /// Removes the connection of a node that is lost. Returns whether it was connected.
+    /// Closes the connection of a node that is lost, or has sent what it may not. Returns whether it was connected.
     pub(in crate::real) fn lose(&mut self, node: NodeId, reason: &str) -> bool {
-        let was_connected = self.lines.remove(&node).is_some();
-        if was_connected {
-            warn!("{} is lost: {reason}; the run waits for it", self.run_context.name(node));
+        let Some(line) = self.lines.remove(&node) else { return false };
+        line.reading.abort();
+        if let Some(left_out) = self.lost_lines.entry(node).or_default().pass() {
+            let name = self.run_context.name(node);
+            warn!("{name} is lost: {reason}; the run waits for it{left_out}");
         }
-        was_connected
+        true
     }
 
     /// Closes the connection of a node once all messages are sent.

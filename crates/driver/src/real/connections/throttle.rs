@@ -1,4 +1,4 @@
-//! Limits the rate of log lines that unauthenticated peers can cause.
+//! Limits the rate of log lines that peers can cause.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Admits a burst of lines, and then one each [`LINE_EVERY`]. The lines that are left out are counted.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(in crate::real) struct LogThrottle(Mutex<Lines>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Lines {
     /// When the cost of all admitted lines is paid, as in a token bucket.
     paid_at: Option<Instant>,

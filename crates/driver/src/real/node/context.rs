@@ -1,7 +1,8 @@
 //! What every node of a run has: the plan, the names of nodes, and its credentials.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -12,6 +13,7 @@ use crate::blocking::in_place;
 use crate::cluster::{Blueprint, server_ids, worker_ids};
 use crate::real::connections::channel::Channel;
 use crate::real::connections::message::{Hello, Purpose};
+use crate::real::connections::throttle::{LeftOut, LogThrottle};
 use crate::real::environment::{Environment, Machine};
 use crate::real::error::{LinkFault, RealError};
 use crate::real::node::peers::peers;
@@ -50,8 +52,21 @@ pub(in crate::real) struct NodeContext {
     instance: u64,
     pub(in crate::real) credentials: Credentials,
     pub(in crate::real) meter: NodeMeter,
+    peer_lines: Arc<PeerLines>,
     /// Ends with the last clone.
     _watching: Arc<JoinSet<()>>,
+}
+
+/// By peer, the lines about its connections: a peer reconnects as often as it likes.
+#[derive(Debug, Default)]
+struct PeerLines(Mutex<BTreeMap<NodeId, LogThrottle>>);
+
+impl PeerLines {
+    /// As [`LogThrottle::pass`], for the lines about one peer.
+    fn pass(&self, peer: NodeId) -> Option<LeftOut> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.entry(peer).or_default().pass()
+    }
 }
 
 impl RunContext {
@@ -107,6 +122,7 @@ impl RunContext {
             node,
             stand_in: None,
             instance: self.environment.random()?,
+            peer_lines: Arc::default(),
             credentials,
             meter,
             _watching: Arc::new(watching),
@@ -174,13 +190,17 @@ impl NodeContext {
 
     /// Records that a peer of this node is connected.
     pub(in crate::real) fn on_connected(&self, peer: NodeId) {
-        info!("{} is connected to {}", self.name(), self.run_context.name(peer));
+        if let Some(left_out) = self.peer_lines.pass(peer) {
+            info!("{} is connected to {}{left_out}", self.name(), self.run_context.name(peer));
+        }
         self.meter.on_connected(&self.run_context.label(peer));
     }
 
     /// Records that a peer of this node is disconnected.
     pub(in crate::real) fn on_lost(&self, peer: NodeId) {
-        info!("{} is disconnected from {}", self.name(), self.run_context.name(peer));
+        if let Some(left_out) = self.peer_lines.pass(peer) {
+            info!("{} is disconnected from {}{left_out}", self.name(), self.run_context.name(peer));
+        }
         self.meter.on_lost(&self.run_context.label(peer));
     }
 

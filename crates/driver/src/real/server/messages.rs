@@ -20,9 +20,11 @@ impl ServerNode {
         match self.server.handle_message(now, from, message) {
             Ok(Some(HelloKind::Reset { lost, .. })) => {
                 let (name, peer) = (self.context.name(), self.mirrors.name(from));
-                info!(
-                    "{peer} has lost its copy: {name} resets the link and drops {lost} frames for it"
-                );
+                if let Some(left_out) = self.link(from).lines.pass() {
+                    info!(
+                        "{peer} has lost its copy: {name} resets the link and drops {lost} frames for it{left_out}"
+                    );
+                }
             }
             // Either end may be the one that has lost its state.
             Err(MessageError::Session(

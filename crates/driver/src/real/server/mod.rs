@@ -468,7 +468,7 @@ impl ServerNode {
                 let resumption = session.peer_hello().map(|_| Resumption::begin(session));
                 let link = self.link(peer);
                 link.watch.begin();
-                link.resumption = resumption;
+                link.resumption = resumption.filter(|_| link.lines.pass().is_some());
                 Ok(())
             }
             FromMirror::Message { from, message } => self.on_message(from, &message),

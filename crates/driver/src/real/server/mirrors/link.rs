@@ -8,6 +8,7 @@ use tokio::time;
 use super::refusals::Refusals;
 use super::resumption::Resumption;
 use super::stall::{Watch, stall_max};
+use crate::real::connections::throttle::LogThrottle;
 use gaia_core::link::quantum;
 use gaia_core::session::window;
 use gaia_core::topology::Topology;
@@ -25,6 +26,8 @@ pub(in crate::real) struct LinkMonitor {
     pub(in crate::real) refusals: Refusals,
     /// Present from a reconnect until both ends have the same frames.
     pub(in crate::real) resumption: Option<Resumption>,
+    /// Of reconnects and lost copies: a mirror reconnects as often as it likes.
+    pub(in crate::real) lines: LogThrottle,
 }
 
 impl LinkMonitor {
@@ -41,6 +44,7 @@ impl LinkMonitor {
             watch: Watch::new(stall_max(topology, (own, peer), parameters)),
             refusals: Refusals::default(),
             resumption: None,
+            lines: LogThrottle::default(),
         }
     }
 }

@@ -28,6 +28,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use self::connect::{Arrival, Connector, accept_lower, chain_of, open, patience};
+use crate::real::connections::throttle::LogThrottle;
 use crate::real::environment::Datagrams;
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
@@ -102,6 +103,8 @@ struct MirrorLink {
     before: LinkCounters,
     /// For how long data frames have occupied the link.
     busy: Duration,
+    /// Of lost connections: a mirror reconnects as often as it likes.
+    lines: LogThrottle,
 }
 
 impl Mirrors {
@@ -209,7 +212,9 @@ impl Mirrors {
                 }
                 Event::Room { lane: Lane::Control, .. } => FromMirror::Room,
                 Event::Lost { peer, error } => {
-                    warn!("{error}");
+                    if let Some(left_out) = self.link(peer).lines.pass() {
+                        warn!("{error}{left_out}");
+                    }
                     self.lose(peer);
                     continue;
                 }

@@ -346,6 +346,50 @@ fn others_train_on_while_a_worker_sends_what_it_may_not_and_restarts_without_end
     }
 }
 
+/// It says that it has stopped, and goes on: before its server is ordered to drain, and after.
+#[test]
+fn a_worker_that_goes_on_after_it_has_said_that_it_stopped_leaves_no_trace_in_the_drain() {
+    for remote in models() {
+        let cluster = &mut Cluster::new(&remote);
+        run(cluster, &[(0, 2.0)], |_, _| {});
+        cluster.settle();
+        let clocks = |cluster: &Cluster, dc| {
+            let own = cluster.workers.iter().filter(|(worker, _)| worker.dc == dc);
+            own.map(|(_, worker)| worker.clock).collect::<Vec<Clock>>()
+        };
+        let furthest = cluster.workers.values().map(|worker| worker.clock).max().unwrap();
+        while cluster.workers.values().any(|worker| worker.clock < furthest) {
+            let behind = cluster.workers.iter().filter(|(_, worker)| worker.clock < furthest);
+            for worker in behind.map(|(id, _)| *id).collect::<Vec<WorkerId>>() {
+                cluster.step(worker, &[(1, 1.0)]);
+            }
+            cluster.settle();
+        }
+        let stopped = clocks(cluster, HOSTILE.dc);
+        cluster.step(HOSTILE, &[(0, 64.0)]);
+        for dc in [DcId(0), DcId(1)] {
+            let clocks = if dc == HOSTILE.dc { stopped.clone() } else { clocks(cluster, dc) };
+            cluster.servers[dc.index()].handle_drain(cluster.now, clocks, BTreeSet::new());
+        }
+
+        for _ in 0..9 {
+            let clock = cluster.workers[&HOSTILE].clock;
+            if !cluster.workers[&HOSTILE].asked {
+                cluster.give(HOSTILE, &read(clock, &cluster.layout));
+                cluster.worker(HOSTILE).asked = true;
+            }
+            let order =
+                cluster.give(HOSTILE, &update((clock, clock), &[(0, 64.0)], &cluster.layout));
+            assert_eq!(order, RequestOrder::Stopped, "{remote:?}");
+            cluster.settle();
+        }
+        assert!(cluster.servers.iter().all(|one| one.server().is_drained()), "{remote:?} drains");
+        let [here, there] = &cluster.servers[..] else { unreachable!("two data centers") };
+        assert_eq!(here.server().copy(), there.server().copy(), "{remote:?}");
+        assert_eq!(here.server().values(), there.server().values(), "{remote:?}");
+    }
+}
+
 #[test]
 fn changes_that_are_no_finite_numbers_are_named_and_leave_the_model_as_it_is() {
     for remote in models() {

@@ -2,6 +2,7 @@
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
 
 mod barrier;
+mod claims;
 mod cluster;
 mod conservation;
 mod divergence;

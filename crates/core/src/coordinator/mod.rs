@@ -158,6 +158,7 @@ impl Coordinator {
     /// All workers of a server's data center have finished a clock. A lower clock than the known one changes nothing.
     pub fn handle_clock_finished(&mut self, server: ServerId, clock: Clock) {
         raise(&mut self.finished, server, clock);
+        self.drain_once_stopped();
     }
 
     /// A server's copy is ready for the evaluation of a clock. A lower clock than the known one changes nothing.
@@ -243,9 +244,13 @@ impl Coordinator {
         }
     }
 
-    /// A worker has stopped at a clock. A report of an inactive data center changes nothing.
+    /// A worker says that it has stopped at a clock.
+    ///
+    /// Before workers are [ordered to stop](Self::has_ordered_stop) this changes nothing: the run would later drain at the
+    /// clock of that time. It changes nothing either once the drain is ordered, or if the data center is inactive.
+    /// Idempotent.
     pub fn handle_worker_stopped(&mut self, worker: WorkerId, clock: Clock) {
-        if !self.inactive.contains(&worker.dc) {
+        if self.phase == Phase::Stopping && !self.inactive.contains(&worker.dc) {
             let known = self.stopped.entry(worker).or_default();
             *known = clock.max(*known);
             self.drain_once_stopped();
@@ -325,6 +330,11 @@ impl Coordinator {
         self.finished.values().copied().min().unwrap_or_default()
     }
 
+    /// Whether workers have been ordered to stop.
+    pub fn has_ordered_stop(&self) -> bool {
+        !matches!(self.phase, Phase::Idle | Phase::Training)
+    }
+
     /// The clock at which a worker has stopped, if it has.
     pub fn stopped_at(&self, worker: WorkerId) -> Option<Clock> {
         self.stopped.get(&worker).copied()
@@ -342,9 +352,14 @@ impl Coordinator {
 
     /// Begins the drain once all workers have stopped, in lockstep at the same clock.
     fn drain_once_stopped(&mut self) {
+        if self.phase != Phase::Stopping {
+            return;
+        }
         let mut workers = self.config.workers.iter().filter(|one| !self.inactive.contains(&one.dc));
-        let all = workers.all(|worker| self.stopped.contains_key(worker));
-        if self.phase != Phase::Stopping || !all || self.level() {
+        let all = workers.all(|worker| {
+            self.stopped.get(worker).is_some_and(|clock| self.may_have_reached(worker.dc, *clock))
+        });
+        if !all || self.level() {
             return;
         }
         self.phase = Phase::Draining;
@@ -357,6 +372,14 @@ impl Coordinator {
             CoordinatorOutput::Drain { dc, clocks, inactive }
         };
         self.outputs.extend(clocks.into_iter().map(drain));
+    }
+
+    /// In lockstep, whether a worker can be at a clock, by the clocks that the servers of its data center have reported. All
+    /// workers continue to the clock of the furthest, so that it is not taken from what one worker says alone.
+    fn may_have_reached(&self, dc: DcId, clock: Clock) -> bool {
+        self.config.lockstep.is_none_or(|staleness| {
+            clock.ahead_of(self.clock_of(dc)) <= staleness.0.saturating_add(1)
+        })
     }
 
     /// In lockstep, orders workers that have stopped before the furthest one to continue to its clock. Returns whether

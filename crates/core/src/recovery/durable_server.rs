@@ -253,7 +253,9 @@ impl DurableServer {
         let is_due = matches!(order, RequestOrder::Due | RequestOrder::AlreadyApplied);
         match message {
             WorkerMessage::Update { clock, at, .. } if is_due => {
-                if self.server.holds_read_of(from) {
+                if order == RequestOrder::Due && !self.server.accepts_update(from, *at) {
+                    RequestOrder::Stopped
+                } else if self.server.holds_read_of(from) {
                     RequestOrder::Unanswered
                 } else if at != clock && !self.server.skips_clocks() {
                     RequestOrder::Skipping

@@ -60,7 +60,10 @@ impl RecoverableServer {
             }
             // Its connection may have broken before the answer arrived.
             RequestOrder::Repeated => self.resend_answer(from),
-            RequestOrder::Early | RequestOrder::Unanswered | RequestOrder::Skipping => {}
+            RequestOrder::Early
+            | RequestOrder::Unanswered
+            | RequestOrder::Skipping
+            | RequestOrder::Stopped => {}
         }
 
         order

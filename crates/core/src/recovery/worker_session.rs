@@ -35,6 +35,8 @@ pub enum RequestOrder {
     Unanswered,
     /// It is an update that skips clocks, in a data center that ends no clock without all its workers.
     Skipping,
+    /// It is an update of a clock after the one at which the worker has said to have stopped.
+    Stopped,
 }
 
 /// A server's record of one worker.

@@ -199,6 +199,12 @@ impl LocalServer {
         &self.clocks
     }
 
+    /// Whether each worker has finished its clock of these.
+    pub(super) fn have_reached(&self, clocks: &[Clock]) -> bool {
+        self.clocks.len() == clocks.len()
+            && self.clocks.iter().zip(clocks).all(|(finished, clock)| finished >= clock)
+    }
+
     /// The largest of the workers' learning rates, each divided by its largest so far. `None` if no worker reports one.
     pub(super) fn learning_rate_factor(&self) -> Option<f64> {
         self.learning_rate_factors.iter().flatten().copied().reduce(f64::max)

@@ -277,7 +277,8 @@ impl Server {
         self.advance(now);
     }
 
-    /// Begins the drain once the workers have finished `clocks`, one for each worker of this data center. At its end
+    /// Begins the drain once the workers have finished `clocks`, one for each worker of this data center. A worker that has
+    /// finished more before this call has said a wrong clock, and nobody waits for it. At its end
     /// all copies are equal. The driver must call this in all data centers except those that are `inactive`.
     ///
     /// # Panics
@@ -340,6 +341,19 @@ impl Server {
             self.remote.poll_timeout(self.waits_for_mirror_clocks_since(), announced_since);
         let of_workers = self.local.grace_ends().map(|end| (end, TimeoutReason::Grace));
         of_mirrors.into_iter().chain(of_workers).min_by_key(|(end, _)| *end)
+    }
+
+    /// Whether a worker may still finish the clock that starts at `at`. Once the drain is ordered, a worker finishes no clock
+    /// after the one at which it has said to have stopped: the copies of other data centers would not become equal to one
+    /// that it changes.
+    pub fn accepts_update(&self, worker: WorkerId, at: Clock) -> bool {
+        match &self.draining {
+            Draining::No => true,
+            Draining::AtClocks(clocks, _) => {
+                clocks.get(usize::from(worker.index)).is_some_and(|stopped| at < *stopped)
+            }
+            Draining::Yes | Draining::Done => false,
+        }
     }
 
     /// Whether [`Self::handle_drain`] was called.
@@ -584,7 +598,7 @@ impl Server {
     /// drained. Workers that stopped in their first iteration are at their clocks before a lost copy is received again.
     fn advance_drain(&mut self) {
         if let Draining::AtClocks(clocks, inactive) = &self.draining
-            && clocks == self.local.clocks()
+            && self.local.have_reached(clocks)
             && !self.local.is_next_awaited()
             && !self.is_rebuilding()
             && !self.stretches.worker_keeps()

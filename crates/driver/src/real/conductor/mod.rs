@@ -370,7 +370,10 @@ impl<'a> Conductor<'a> {
         let Received { node, message, .. } = received;
         match message {
             Ok(Message::Report(report)) => self.on_report(node, report).await,
-            Ok(Message::Copy { ticket, values }) => self.on_copy(node, ticket, values),
+            Ok(Message::Copy { ticket, values }) => {
+                self.on_copy(node, ticket, values);
+                Ok(())
+            }
             Err(reason) => {
                 self.on_lost(node, &reason);
                 Ok(())
@@ -379,19 +382,17 @@ impl<'a> Conductor<'a> {
     }
 
     /// Handles the final copy that a server sends.
-    fn on_copy(&mut self, node: NodeId, ticket: u64, values: Vec<f32>) -> Result<(), RealError> {
+    fn on_copy(&mut self, node: NodeId, ticket: u64, values: Vec<f32>) {
         let NodeId::Server(server) = node else {
-            return Err(self.broken(node, "it sent a copy, expected one only from a server"));
+            return self.refuse(node, "it sent a copy, expected one only from a server");
         };
 
         let (found, expected) = (values.len(), self.layouts[server.shard.index()].parameters());
         if found != expected {
             let reason = format!("it sent a copy of {found} parameters, expected {expected}");
-            return Err(self.broken(node, &reason));
+            return self.refuse(node, &reason);
         }
-
         self.collected.copies.handle_part(server, ticket, values);
-        Ok(())
     }
 
     /// Handles the end of a node's connection.
@@ -455,18 +456,21 @@ impl<'a> Conductor<'a> {
             }
             (NodeId::Worker(worker), Report::Ended) => self.report(NodeReport::Ended { worker }),
             (NodeId::Worker(worker), Report::Stopped(clock)) => {
-                self.report(NodeReport::Stopped { worker, clock });
+                if self.coordinator.run.has_ordered_stop() {
+                    self.report(NodeReport::Stopped { worker, clock });
+                } else {
+                    self.refuse(node, "it says that it has stopped, and was not ordered to");
+                }
             }
-            (_, _) => {
-                return Err(self.broken(node, "it sent a report that is not valid for this node"));
-            }
+            (_, _) => self.refuse(node, "it sent a report that is not valid for this node"),
         }
 
         Ok(())
     }
 
-    fn broken(&self, node: NodeId, reason: &str) -> RealError {
-        RealError::Broken { from: self.context.run_context.name(node), reason: reason.into() }
+    /// Closes the connection of a node that has sent what it may not. Its node counts as lost until it connects again.
+    fn refuse(&mut self, node: NodeId, reason: &str) {
+        self.on_lost(node, &ChannelError::Other(reason.into()));
     }
 
     /// Passes a report of a node to the run's coordinator.

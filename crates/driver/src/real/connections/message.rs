@@ -17,6 +17,7 @@ use gaia_core::recovery::RequestSeq;
 use gaia_core::server::Divergence;
 use gaia_core::session::Incarnation;
 use gaia_core::sync::WaitReason;
+use gaia_core::types::limits::CLOCK_MAX;
 use gaia_core::types::{Clock, DcId, NodeId, ServerId, WorkerId, messagepack};
 
 /// The first message on a connection: who connects, and why.
@@ -227,6 +228,9 @@ impl Report {
         match &report {
             Self::Held(held) => check_held(held)?,
             Self::Evaluated { sums, .. } => check_sums(sums)?,
+            Self::ClockFinished(clock) | Self::CopyReady(clock) | Self::Stopped(clock) => {
+                check_clock(*clock)?;
+            }
             _ => {}
         }
         Ok(report)
@@ -243,6 +247,14 @@ fn check_held(held: &[(WaitReason, Duration)]) -> Result<(), ChannelError> {
             HELD_MAX.as_secs()
         ))),
     }
+}
+
+fn check_clock(clock: Clock) -> Result<(), ChannelError> {
+    if clock.0 <= CLOCK_MAX {
+        return Ok(());
+    }
+    let said = format!("received a report of clock {clock}, expected at most {CLOCK_MAX}");
+    Err(ChannelError::Other(said))
 }
 
 /// Sums may be infinite or not a number where training diverges. The number of examples is finite.
@@ -347,6 +359,18 @@ mod tests {
         for time in [HELD_MAX + Duration::from_nanos(1), Duration::MAX] {
             let refused = read(time).unwrap_err();
             assert!(refused.contains(&format!("held back for {} s", time.as_secs())), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_no_run_reaches_is_refused() {
+        for report in [Report::ClockFinished, Report::CopyReady, Report::Stopped] {
+            let read = |clock| Report::read(&pack(&report(Clock(clock))));
+            assert!(read(CLOCK_MAX).is_ok());
+            for clock in [CLOCK_MAX + 1, u64::MAX] {
+                let refused = read(clock).unwrap_err().to_string();
+                assert!(refused.contains(&format!("a report of clock {clock}")), "{refused}");
+            }
         }
     }
 

@@ -451,6 +451,7 @@ impl ServerNode {
             RequestOrder::Early => "which is not due",
             RequestOrder::Unanswered => "whose read has not been answered",
             RequestOrder::Skipping => "which skips clocks, expected none",
+            RequestOrder::Stopped => "after it had said that it has stopped",
         };
         let said = said.map_or_else(|| "a reset".into(), |said| said.to_string());
         self.workers.on_refused(worker, &format!("it sent {said}, {reason}"));

@@ -35,6 +35,8 @@ mod conductor;
 mod connections;
 pub mod environment;
 mod error;
+#[cfg(test)]
+mod hostile;
 pub mod http;
 mod links;
 mod local;

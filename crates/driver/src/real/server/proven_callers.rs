@@ -126,27 +126,19 @@ impl ServerNode {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
-    use tempfile::TempDir;
-    use tokio::sync::{mpsc, watch};
+    use tokio::sync::mpsc;
 
     use super::*;
     use crate::cluster::Blueprint;
-    use crate::interrupted::Interrupted;
-    use crate::real::NodeConfig;
     use crate::real::conductor::membership::Membership;
-    use crate::real::connections::acceptor::{Acceptor, listen};
     use crate::real::connections::channel::{Channel, Parcel, Reader};
     use crate::real::connections::message::{Answer, Hello, Order, Purpose, pack, unpack};
     use crate::real::error::{ChannelError, LinkFault};
-    use crate::real::local::issue;
-    use crate::real::node::context::{NodeContext, RunContext, nodes};
+    use crate::real::node::context::NodeContext;
     use crate::real::server::serve;
-    use crate::real::test_run;
-    use gaia_config::Plan;
-    use gaia_core::application::Application;
+    use crate::real::test_run::{self, Stage};
     use gaia_core::coordinator::{ClusterCoordinator, FailureRules, TakeOver};
     use gaia_core::recovery::RequestSeq;
     use gaia_core::session::Incarnation;
@@ -158,42 +150,6 @@ mod tests {
     const SERVER: ServerId = ServerId { dc: DcId(0), shard: ShardId(0) };
     const LOST: WorkerId = WorkerId { dc: DcId(0), index: 0 };
     const OWN: WorkerId = WorkerId { dc: DcId(0), index: 1 };
-
-    /// A data center with a server and two workers, their certificates, and the coordinator's address.
-    struct Stage {
-        plan: Plan,
-        application: Arc<dyn Application>,
-        run_context: RunContext,
-        coordinator: Address,
-        acceptor: Option<Acceptor>,
-        _certificates: TempDir,
-    }
-
-    impl Stage {
-        async fn new() -> Self {
-            let plan = test_run::plan();
-            let application = test_run::application(&plan);
-
-            let folder = tempfile::tempdir().unwrap();
-            let certificates = folder.path().join("certs");
-            let run_context = RunContext::new(&plan, &certificates);
-            run_context.agree_on(&Blueprint::new(&plan, &application));
-            issue(&run_context, &certificates).unwrap();
-
-            let listener =
-                listen(&*run_context.environment, ([127, 0, 0, 1], 0).into()).await.unwrap();
-            let coordinator = listener.local_addr().unwrap().to_string().parse().unwrap();
-            let context = run_context.node_context(NodeId::Coordinator).unwrap();
-            let acceptor =
-                Some(Acceptor::open(&context, listener, nodes(&run_context).collect(), None));
-
-            Self { plan, application, run_context, coordinator, acceptor, _certificates: folder }
-        }
-
-        fn node_context(&self, worker: WorkerId) -> NodeContext {
-            self.run_context.node_context(NodeId::Worker(worker)).unwrap()
-        }
-    }
 
     /// Connects once. `forge` changes the hello.
     async fn call(
@@ -219,15 +175,9 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_server_hears_one_for_a_worker_and_takes_that_of_the_coordinator_alone() {
-        let mut stage = Stage::new().await;
+        let mut stage = Stage::new(test_run::plan()).await;
         let machine = Blueprint::new(&stage.plan, &stage.application).server(SERVER);
-        let node_config = NodeConfig {
-            model_keeper: None,
-            coordinator: stage.coordinator.clone(),
-            state_dir: None,
-            interrupted: Interrupted(None),
-            stands_in_for: watch::Sender::default(),
-        };
+        let node_config = stage.node_config();
         let context = stage.run_context.node_context(NodeId::Server(SERVER)).unwrap();
         let listens = ([127, 0, 0, 1], 0).into();
         let serving = serve(context, SERVER, machine, &node_config, listens, None);
@@ -249,8 +199,7 @@ mod tests {
             let order = pack(&Order::Begin { servers, stand_ins: stand_ins.clone() });
             parcels.send((LanKind::Order, order)).await.unwrap();
         };
-        let (server, lost, own) =
-            (NodeId::Server(SERVER), stage.node_context(LOST), stage.node_context(OWN));
+        let (server, lost, own) = (NodeId::Server(SERVER), stage.worker(LOST), stage.worker(OWN));
         let stand_in = own.in_place_of(LOST);
 
         let mut stand_ins = StandIns::default();
@@ -301,7 +250,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_coordinator_hears_those_alone_that_it_has_told_to_stand_in() {
-        let mut stage = Stage::new().await;
+        let mut stage = Stage::new(test_run::plan()).await;
         let blueprint = Blueprint::new(&stage.plan, &stage.application);
         let layouts = blueprint.layouts().to_vec();
         let rules = FailureRules {
@@ -313,8 +262,7 @@ mod tests {
         let mut coordinator = ClusterCoordinator::new(blueprint.coordinator(), rules);
         let mut membership =
             Membership::new(stage.run_context.clone(), layouts, stage.acceptor.take().unwrap());
-        let (lost, own, at) =
-            (stage.node_context(LOST), stage.node_context(OWN), stage.coordinator.clone());
+        let (lost, own, at) = (stage.worker(LOST), stage.worker(OWN), stage.coordinator.clone());
         let stand_in = own.in_place_of(LOST);
         let joined = async |membership: &mut Membership,
                             coordinator: &mut ClusterCoordinator,

@@ -1,0 +1,181 @@
+//! A worker that reports to the coordinator what it may not, over TCP and TLS.
+
+use tokio::sync::mpsc::Sender;
+use tokio::time;
+
+use super::{HONEST, HOSTILE, Log, SERVER};
+use crate::cluster::Blueprint;
+use crate::interrupted::Interrupted;
+use crate::real::conductor::Conductor;
+use crate::real::connections::channel::{Parcel, Reader};
+use crate::real::connections::message::{
+    MESSAGE_BYTES_MAX, Order, Purpose, Report, encode_copy, pack, unpack,
+};
+use crate::real::node::context::NodeContext;
+use crate::real::test_run::{self, Stage};
+use gaia_core::application::EvaluationSums;
+use gaia_core::coordinator::ServerProcess;
+use gaia_core::types::limits::CLOCK_MAX;
+use gaia_core::types::{Clock, NodeId};
+use gaia_core::wire::LanKind;
+use gaia_telemetry::{Observer, Progress};
+
+/// A node that reports to the coordinator what a test has it report.
+struct ManualNode {
+    context: NodeContext,
+    reader: Reader,
+    parcels: Sender<Parcel>,
+}
+
+impl ManualNode {
+    async fn join(stage: &Stage, node: NodeId) -> Self {
+        let context = stage.run_context.node_context(node).unwrap();
+        let (reader, parcels) = connect(stage, &context).await;
+        let node = Self { context, reader, parcels };
+        node.report(&Report::Ready).await;
+        node
+    }
+
+    async fn join_again(&mut self, stage: &Stage) {
+        (self.reader, self.parcels) = connect(stage, &self.context).await;
+    }
+
+    async fn report(&self, report: &Report) {
+        self.send((LanKind::Report, pack(report))).await;
+    }
+
+    async fn send(&self, parcel: Parcel) {
+        self.parcels.send(parcel).await.unwrap();
+    }
+
+    /// The next order that is not a heartbeat. `None` once the connection is closed.
+    async fn order(&mut self) -> Option<Order> {
+        loop {
+            let (_, body) = self.reader.next(|_| MESSAGE_BYTES_MAX, None).await.ok()?;
+            match unpack(&body).unwrap() {
+                Order::Alive => {}
+                order => return Some(order),
+            }
+        }
+    }
+
+    /// Waits for an order that a function takes something of.
+    async fn await_order<T>(&mut self, take: impl Fn(Order) -> Option<T>) -> T {
+        loop {
+            let order = self.order().await.expect("the coordinator keeps the connection");
+            if let Some(taken) = take(order) {
+                return taken;
+            }
+        }
+    }
+
+    async fn is_closed(&mut self) {
+        while self.order().await.is_some() {}
+    }
+}
+
+async fn connect(stage: &Stage, context: &NodeContext) -> (Reader, Sender<Parcel>) {
+    let mut hello = context.hello(Purpose::Join);
+    if let NodeId::Server(_) = context.node {
+        hello.listens = Some(([127, 0, 0, 1], 1).into());
+        hello.process = Some(ServerProcess { began: 1, incarnation: 1, is_new: true });
+    }
+    let channel = context.join(NodeId::Coordinator, &stage.coordinator, &hello).await.unwrap();
+    let (reader, parcels, _) = channel.start(16);
+    (reader, parcels)
+}
+
+/// Shows nothing.
+struct Unseen;
+
+impl Observer for Unseen {
+    fn on_progress(&mut self, _: &Progress) {}
+}
+
+/// What a worker may not report while the run trains, and what the coordinator says of it.
+fn forbidden() -> Vec<(Parcel, &'static str)> {
+    let report = |report: Report| (LanKind::Report, pack(&report));
+    let invalid = "it sent a report that is not valid for this node";
+    vec![
+        (report(Report::Drained), invalid),
+        (report(Report::ClockFinished(Clock(9))), invalid),
+        (report(Report::CopyReady(Clock(9))), invalid),
+        (report(Report::Kept), invalid),
+        (report(Report::Stopped(Clock(1))), "it says that it has stopped, and was not ordered to"),
+        (report(Report::Stopped(Clock(CLOCK_MAX + 1))), "received a report of clock"),
+        ((LanKind::Copy, encode_copy(1, &[])), "size 8, expected at most 0"),
+        ((LanKind::Order, pack(&Order::End)), "received Order, expected a report"),
+    ]
+}
+
+/// Neither ends the run, nor makes it drain at a clock that is not that of its workers.
+#[tokio::test]
+async fn what_a_worker_may_not_report_is_refused_by_name_and_the_run_goes_on() {
+    let mut stage = Stage::new(test_run::plan()).await;
+    let acceptor = stage.acceptor.take().unwrap();
+    let context = stage.run_context.node_context(NodeId::Coordinator).unwrap();
+    let blueprint = Blueprint::new(&stage.plan, &stage.application);
+    let log = Log::begin();
+    let mut observer = Unseen;
+    let conductor = Conductor::new(
+        &context,
+        &blueprint,
+        &stage.application,
+        &mut observer,
+        acceptor,
+        None,
+        Interrupted(None),
+    );
+
+    let conducting = async { conductor.gather().await?.conduct(time::Instant::now()).await };
+    tokio::select! {
+        conducted = conducting => panic!("the run has ended: {:?}", conducted.err()),
+        () = drains_where_its_workers_are(&stage, &log) => {}
+    }
+}
+
+async fn drains_where_its_workers_are(stage: &Stage, log: &Log) {
+    let (mut server, mut honest, mut hostile) = tokio::join!(
+        ManualNode::join(stage, NodeId::Server(SERVER)),
+        ManualNode::join(stage, NodeId::Worker(HONEST)),
+        ManualNode::join(stage, NodeId::Worker(HOSTILE)),
+    );
+    honest.await_order(|order| matches!(order, Order::Start { .. }).then_some(())).await;
+
+    for (parcel, expected) in forbidden() {
+        hostile.send(parcel).await;
+        hostile.is_closed().await;
+        hostile.join_again(stage).await;
+        let text = log.text();
+        let line = text.lines().rfind(|line| line.contains("worker 1 of a is lost: "));
+        assert!(line.is_some_and(|line| line.contains(expected)), "{expected}:\n{text}");
+    }
+
+    // It answers what it was asked, once, and nothing else.
+    server.report(&Report::ClockFinished(Clock(1))).await;
+    server.report(&Report::CopyReady(Clock(1))).await;
+    let ticket = server.await_order(|order| match order {
+        Order::Evaluate { ticket } => Some(ticket),
+        _ => None,
+    });
+    let ticket = ticket.await;
+    let evaluated =
+        |ticket| Report::Evaluated { ticket, sums: EvaluationSums::default(), digest: 1 };
+    for ticket in [ticket + 1, ticket, ticket] {
+        hostile.report(&evaluated(ticket)).await;
+    }
+    honest.report(&evaluated(ticket)).await;
+
+    let last = honest.await_order(|order| match order {
+        Order::Stop { last } => Some(last),
+        _ => None,
+    });
+    let last = last.await;
+    hostile.report(&Report::Stopped(last)).await;
+    honest.report(&Report::Stopped(last)).await;
+    let clocks = server.await_order(|order| match order {
+        Order::Drain { clocks, .. } => Some(clocks),
+        _ => None,
+    });
+    assert_eq!(clocks.await, [last; 2], "not where the worker has claimed to be before");
+}

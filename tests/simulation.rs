@@ -262,7 +262,7 @@ fn groups(count: usize, hubs: usize) -> String {
 /// All parameters of a dense model change at each clock. Links hold little: what is on its way is not estimated.
 #[test]
 fn a_dense_run_holds_the_memory_that_is_estimated_for_it() {
-    let app = "app={kind = 'perceptron', hidden = [500], batch = 4, data = {synthetic = \
+    let app = "app={kind = 'perceptron', optimizer = 'sgd', hidden = [500], batch = 4, data = {synthetic = \
                {features = 100, examples = 240}}}";
     let topology = groups(12, 3);
     let whole = "threshold = 0.0001, function = 'absolute'";

@@ -522,6 +522,10 @@ mod tests {
         run.outputs.clear();
         run.handle_worker_stopped(workers[0], Clock(1));
         run.handle_worker_stopped(workers[1], Clock(2));
+        assert_eq!(run.poll_output(), None, "no server has reported the clock before");
+        for dc in [DcId(0), DcId(1)] {
+            run.handle_clock_finished(ServerId { dc, shard: ShardId(0) }, Clock(1));
+        }
         assert_eq!(run.poll_output(), Some(CoordinatorOutput::Stop { last: Clock(2), reason }));
         assert_eq!(run.poll_output(), None);
         run.handle_worker_stopped(workers[0], Clock(2));

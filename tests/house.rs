@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The rooms of `crates/core`, from the bottom up. A room may name every room of the layers before its own.
 const CORE: [&[Room]; 4] = [
-    &[room("types", &[])],
+    &[room("simd", &[]), room("types", &[])],
     &[
         room("application", &[]),
         room("codec", &[]),

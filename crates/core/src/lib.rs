@@ -5,7 +5,7 @@
 //!
 //! The crate has four layers. A room may use the rooms of the layers before its own:
 //!
-//! - the vocabulary: [`types`];
+//! - the vocabulary, [`types`], and the choice of vector instructions;
 //! - mechanisms, one idea each, pure functions and plain state: [`codec`], [`sync`], [`significance`], [`store`],
 //!   [`outbox`], [`wire`], [`session`], [`mod@log`], [`topology`], [`link`], [`application`];
 //! - machines, which communicate only by messages: [`node`], [`server`], [`worker`], [`coordinator`];
@@ -13,6 +13,7 @@
 
 #![warn(missing_docs)]
 
+mod simd;
 pub mod types;
 
 pub mod application;

@@ -7,9 +7,8 @@
 use std::ops::Range;
 
 use super::order::{BUCKET_SHIFT, BUCKETS, Cut, Found, bucket};
-use super::screen::Screen;
-use super::simd::{Above, Block, Level, Passed, Work};
 use super::{Parameters, Significance, TableCriteria};
+use crate::simd::{Above, Block, Level, Passed, Screen, Work};
 
 /// The input of a pass, and the memory for a block.
 pub(super) struct Blocks<'a, F> {
@@ -66,6 +65,8 @@ pub(super) struct Collect<'a> {
 }
 
 impl<F: Significance, S: Sink> Work for Scan<'_, '_, F, S> {
+    type Output = ();
+
     #[inline(always)]
     fn run(mut self) {
         for table in self.blocks.criteria {

@@ -15,7 +15,6 @@ mod largest;
 mod norm;
 mod order;
 mod screen;
-mod simd;
 
 pub use function::{Measure, Significance};
 pub use largest::Largest;
@@ -23,11 +22,11 @@ pub use norm::rms;
 
 use std::ops::Range;
 
+use crate::simd::{self, Level};
 use crate::sync::Function;
 use crate::types::Numbers;
 use kernel::{Blocks, Collect, Count, Memory, Scan};
 use order::{Cut, DUST_BUCKET, Found, HARD_BUCKET, lowest_bucket};
-use simd::Level;
 
 /// The ratio of significance to threshold below which a residual is not sent even if there is room.
 ///

@@ -5,20 +5,13 @@
 //! exclude is measured exactly, so that it never changes a selection.
 
 use super::order::BUCKET_SHIFT;
+use crate::simd::Screen;
 use crate::sync::Function;
 
-/// The test for one table and one cut.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Screen {
-    /// A residual passes unless it is smaller than this.
-    Constant(f32),
-    /// A residual passes unless it is smaller than `bar` times the larger of its value and `floor`.
-    Relative { bar: f32, floor: f32 },
-}
-
 impl Screen {
-    /// The test for ratios above those of all buckets below `cut`. `None` if the function has no such test, or its
-    /// numbers are so small or large that an intermediate result of a ratio may be no normal number.
+    /// A test that passes all residuals whose ratios are above those of all buckets below `cut`. `None` if the function
+    /// has no such test, or its numbers are so small or large that an intermediate result of a ratio may be no normal
+    /// number.
     #[inline(always)]
     pub(super) fn of(function: Function, floor: f32, threshold: f32, cut: u16) -> Option<Self> {
         let least = f32::from_bits(u32::from(cut) << BUCKET_SHIFT);
@@ -34,18 +27,6 @@ impl Screen {
             Function::Relative => ordinary(floor).then_some(Self::Relative { bar, floor }),
             Function::RowNorm => None,
         }
-    }
-
-    /// Whether the ratio of a residual to what it is measured against may be above the cut. A residual of 0 does not
-    /// pass, and one that is not a number does.
-    #[inline(always)]
-    pub(super) fn passes(self, residual: f32, value: f32) -> bool {
-        let bar = match self {
-            Self::Constant(bar) => bar,
-            Self::Relative { bar, floor } => bar * value.abs().max(floor),
-        };
-        let below = residual.abs() < bar;
-        !below & (residual != 0.0)
     }
 }
 

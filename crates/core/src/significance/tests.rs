@@ -152,7 +152,7 @@ fn a_sample_never_changes_the_selection() {
         let Scratch { memory, histogram, found } = &mut scratch;
         let parameters = &shard.parameters();
         let blocks = Blocks { parameters, criteria: &criteria, memory };
-        let mut passes = Passes { level: Level::Baseline, blocks };
+        let mut passes = Passes { level: Level::BASELINE, blocks };
         passes.count(1, DUST_BUCKET, histogram);
         passes.find(
             Cut::at(histogram, most, DUST_BUCKET),
@@ -305,7 +305,7 @@ proptest! {
             let mut ratio = [0.0];
             function.measure(&[residual], &[value], 1, floor, &mut ratio);
             let above = above(ratio[0] / threshold, least) && residual != 0.0;
-            let screen = screen::Screen::of(function, floor, threshold, cut);
+            let screen = simd::Screen::of(function, floor, threshold, cut);
             prop_assert!(!above || screen.is_none_or(|screen| screen.passes(residual, value)));
         }
     }

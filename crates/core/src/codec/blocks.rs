@@ -15,9 +15,14 @@
 //! times e to the power of another Gaussian), and updates have long tails.
 
 use super::DecodeError;
+use crate::simd;
 
 /// The number of values that share one scale.
 pub(super) const BLOCK: usize = 32;
+/// The sizes of blocks in bytes, including the scale.
+pub(super) const INT8_BYTES: usize = 1 + BLOCK;
+pub(super) const INT4_BYTES: usize = 1 + BLOCK / 2;
+pub(super) const INT2_BYTES: usize = 1 + BLOCK / 4;
 
 /// The integer codes of a block format.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +61,7 @@ impl Grid {
     /// The smallest exponent is -127: a value below 2⁻¹²⁸ becomes 0. With the largest exponent, values beyond the
     /// largest code become that code, so that they stay finite.
     #[inline(always)]
-    fn scale_of(self, values: &[f32]) -> (Scale, bool) {
+    fn scale_of(self, values: &[f32; BLOCK]) -> (Scale, bool) {
         let magnitude = |value: &f32| (value.to_bits() & !SIGN) as i32;
         let largest = values.iter().fold(0, |largest, value| magnitude(value).max(largest));
         let finite = largest < INFINITY;
@@ -76,16 +81,6 @@ impl Grid {
         Scale { byte, up: power_of_two(exponent), down: power_of_two(-exponent) }
     }
 
-    #[inline(always)]
-    fn decode(self, factor: f32, codes: &[u8], out: &mut [f32]) {
-        // The smallest code is the one with only the sign bit.
-        let sign = self.not_a_number.unsigned_abs();
-        for (value, code) in out.iter_mut().zip(codes) {
-            let code = (code ^ sign).wrapping_sub(sign) as i8;
-            *value = if code == self.not_a_number { f32::NAN } else { f32::from(code) * factor };
-        }
-    }
-
     /// The nearest code of a finite value, ties to even, as a number whose lowest byte is the code.
     #[inline(always)]
     fn round(self, value: f32, scale: Scale) -> f32 {
@@ -93,7 +88,7 @@ impl Grid {
     }
 
     #[inline(always)]
-    fn quantise(self, values: &mut [f32]) {
+    fn quantise(self, values: &mut [f32; BLOCK]) {
         let (scale, finite) = self.scale_of(values);
         for value in &mut *values {
             // Rounding keeps a value that is not a number. It would clamp an infinity to a finite value.
@@ -105,22 +100,36 @@ impl Grid {
         }
     }
 
-    /// Fills `codes`, which is as long as `values`, and returns the block's exponent byte.
+    /// Writes each value's rounding, whose lowest byte is the code, and returns the block's exponent byte.
     #[inline(always)]
-    fn encode(self, values: &[f32], codes: &mut [i8]) -> u8 {
+    fn encode(self, values: &[f32; BLOCK], rounded: &mut [f32; BLOCK]) -> u8 {
         let (scale, finite) = self.scale_of(values);
-        for (code, value) in codes.iter_mut().zip(values) {
-            *code = self.round(*value, scale).to_bits() as i8;
+        for (rounded, value) in rounded.iter_mut().zip(values) {
+            *rounded = self.round(*value, scale);
         }
         if !finite {
-            for (code, value) in codes.iter_mut().zip(values) {
-                *code = if value.is_finite() { *code } else { self.not_a_number };
+            let not_a_number = f32::from_bits(u32::from(self.not_a_number as u8));
+            for (rounded, value) in rounded.iter_mut().zip(values) {
+                *rounded = if value.is_finite() { *rounded } else { not_a_number };
             }
         }
         scale.byte
     }
 
+    /// Writes what codes mean in blocks of scale 1, where a value that is not a number keeps its bits in multiplications.
+    /// Of each byte only the bits of a code count.
+    #[inline(always)]
+    fn decode(self, codes: &[u8], out: &mut [f32]) {
+        // The smallest code is the one with only the sign bit.
+        let sign = self.not_a_number.unsigned_abs();
+        for (value, code) in out.iter_mut().zip(codes) {
+            let code = (code ^ sign).wrapping_sub(sign) as i8;
+            *value = if code == self.not_a_number { f32::NAN } else { f32::from(code) };
+        }
+    }
+
     /// The factor from codes to values that an exponent byte means.
+    #[inline(always)]
     fn factor(self, byte: u8) -> Result<f32, DecodeError> {
         if byte == u8::MAX {
             return Err(DecodeError::UnknownScale { found: byte });
@@ -130,124 +139,228 @@ impl Grid {
 }
 
 /// Rounds `values` to what the receiver decodes if they are sent as one sequence.
+#[inline(always)]
 pub(super) fn quantise(values: &mut [f32], grid: Grid) {
     let (blocks, rest) = values.as_chunks_mut::<BLOCK>();
-    blocks.iter_mut().for_each(|block| grid.quantise(block));
+    for block in blocks {
+        simd::prefetch_behind(block);
+        grid.quantise(block);
+    }
     if !rest.is_empty() {
-        grid.quantise(rest);
+        let mut block = padded(rest);
+        grid.quantise(&mut block);
+        rest.copy_from_slice(&block[..rest.len()]);
     }
 }
 
 /// Appends blocks of 8-bit codes.
+#[inline(always)]
 pub(super) fn write_int8(values: &[f32], out: &mut Vec<u8>) {
-    for_each_block(values, Grid::INT8, |byte, codes, count| {
-        out.push(byte);
-        out.extend_from_slice(bytemuck::cast_slice(&codes[..count]));
-    });
+    write::<1, INT8_BYTES>(values, Grid::INT8, out, pack_1);
 }
 
 /// Appends blocks of 4-bit codes, two to a byte, the lowest bits first.
+#[inline(always)]
 pub(super) fn write_int4(values: &[f32], out: &mut Vec<u8>) {
-    write_packed::<2>(values, Grid::INT4, out, |codes| {
-        let codes = u16::from_le_bytes(codes) & 0x0f0f;
-        (codes | codes >> 4) as u8
-    });
+    write::<2, INT4_BYTES>(values, Grid::INT4, out, pack_2);
 }
 
 /// Appends blocks of 2-bit codes, four to a byte, the lowest bits first.
+#[inline(always)]
 pub(super) fn write_int2(values: &[f32], out: &mut Vec<u8>) {
-    write_packed::<4>(values, Grid::INT2, out, |codes| {
-        let codes = u32::from_le_bytes(codes) & 0x0303_0303;
-        (codes | codes >> 6 | codes >> 12 | codes >> 18) as u8
-    });
+    write::<4, INT2_BYTES>(values, Grid::INT2, out, pack_4);
 }
 
-/// Appends blocks of codes that `pack` puts into a byte, `IN_A_BYTE` at a time.
+/// Memory for up to [`PIECE`] blocks of `BYTES` bytes.
+///
+/// Of a piece each step is one long loop over numbers of one size, of which compilers make vector instructions. Its
+/// memory stays in the first-level cache, and nothing has to be cleared to be appended to.
+struct Piece<const BYTES: usize> {
+    rounded: [[f32; BLOCK]; PIECE],
+    codes: [u8; PIECE * BLOCK],
+    packed: [u8; PIECE * BLOCK],
+    blocks: [[u8; BYTES]; PIECE],
+}
+
+impl<const BYTES: usize> Piece<BYTES> {
+    const EMPTY: Self = Self {
+        rounded: [[0.0; BLOCK]; PIECE],
+        codes: [0; PIECE * BLOCK],
+        packed: [0; PIECE * BLOCK],
+        blocks: [[0; BYTES]; PIECE],
+    };
+
+    /// Encodes up to [`PIECE`] blocks, of codes that `pack` puts into a byte, `IN_A_BYTE` at a time.
+    #[inline(always)]
+    fn encode<const IN_A_BYTE: usize>(
+        &mut self,
+        values: &[[f32; BLOCK]],
+        grid: Grid,
+        pack: impl Fn([u8; IN_A_BYTE]) -> u8,
+    ) -> &[u8] {
+        for (at, values) in values.iter().enumerate() {
+            simd::prefetch_behind(values);
+            self.blocks[at][0] = grid.encode(values, &mut self.rounded[at]);
+        }
+
+        let rounded = self.rounded[..values.len()].as_flattened();
+        for (code, rounded) in self.codes.iter_mut().zip(rounded) {
+            *code = rounded.to_bits() as u8;
+        }
+        let codes = self.codes[..values.len() * BLOCK].as_chunks::<IN_A_BYTE>().0;
+        for (packed, codes) in self.packed.iter_mut().zip(codes) {
+            *packed = pack(*codes);
+        }
+
+        let blocks = &mut self.blocks[..values.len()];
+        for (at, block) in blocks.iter_mut().enumerate() {
+            let packed = &self.packed[at * (BYTES - 1)..][..BYTES - 1];
+            block[1..].copy_from_slice(packed);
+        }
+        blocks.as_flattened()
+    }
+
+    /// Decodes up to [`PIECE`] blocks. `unpack` returns the codes in a byte, each without the bits of its sign extension.
+    #[inline(always)]
+    fn decode<const IN_A_BYTE: usize>(
+        &mut self,
+        blocks: &[[u8; BYTES]],
+        grid: Grid,
+        unpack: impl Fn(u8) -> [u8; IN_A_BYTE],
+        values: &mut [[f32; BLOCK]],
+    ) -> Result<(), DecodeError> {
+        simd::prefetch_behind(values);
+        simd::prefetch_behind(blocks);
+        for (at, block) in blocks.iter().enumerate() {
+            self.packed[at * (BYTES - 1)..][..BYTES - 1].copy_from_slice(&block[1..]);
+        }
+
+        let packed = &self.packed[..blocks.len() * (BYTES - 1)];
+        for (codes, byte) in self.codes.as_chunks_mut::<IN_A_BYTE>().0.iter_mut().zip(packed) {
+            *codes = unpack(*byte);
+        }
+        grid.decode(&self.codes, values.as_flattened_mut());
+
+        for (values, block) in values.iter_mut().zip(blocks) {
+            let factor = grid.factor(block[0])?;
+            values.iter_mut().for_each(|value| *value *= factor);
+        }
+        Ok(())
+    }
+}
+
+/// Appends blocks of `BYTES` bytes, of codes that `pack` puts into a byte, `IN_A_BYTE` at a time.
 #[inline(always)]
-fn write_packed<const IN_A_BYTE: usize>(
+fn write<const IN_A_BYTE: usize, const BYTES: usize>(
     values: &[f32],
     grid: Grid,
     out: &mut Vec<u8>,
-    pack: impl Fn([u8; IN_A_BYTE]) -> u8,
+    pack: impl Fn([u8; IN_A_BYTE]) -> u8 + Copy,
 ) {
-    for_each_block(values, grid, |byte, codes, count| {
-        let codes = bytemuck::cast_slice::<i8, u8>(codes).as_chunks::<IN_A_BYTE>().0;
-        let mut packed = [0; BLOCK];
-        for (packed, codes) in packed.iter_mut().zip(codes) {
-            *packed = pack(*codes);
-        }
-        out.push(byte);
-        out.extend_from_slice(&packed[..count.div_ceil(IN_A_BYTE)]);
-    });
-}
-
-/// Calls `visit` with the exponent byte of each block, its codes, and the number of its values. Codes beyond are 0.
-fn for_each_block(values: &[f32], grid: Grid, mut visit: impl FnMut(u8, &[i8; BLOCK], usize)) {
+    let end = out.len() + values.len().div_ceil(IN_A_BYTE) + values.len().div_ceil(BLOCK);
     let (blocks, rest) = values.as_chunks::<BLOCK>();
-    for block in blocks {
-        let mut codes = [0; BLOCK];
-        let byte = grid.encode(block, &mut codes);
-        visit(byte, &codes, BLOCK);
+    let last = [padded(rest)];
+    let last = if rest.is_empty() { &[] } else { &last[..] };
+
+    let mut piece = Piece::<BYTES>::EMPTY;
+    out.reserve((blocks.len() + last.len()) * BYTES);
+    for blocks in blocks.chunks(PIECE) {
+        simd::append(piece.encode(blocks, grid, pack), out);
     }
-    if !rest.is_empty() {
-        let mut codes = [0; BLOCK];
-        let byte = grid.encode(rest, &mut codes[..rest.len()]);
-        visit(byte, &codes, rest.len());
-    }
+    simd::append(piece.encode(last, grid, pack), out);
+    out.truncate(end);
 }
 
 /// Reads all blocks of a section into `out`, which has as many values.
+#[inline(always)]
 pub(super) fn read_int8(section: &[u8], out: &mut [f32]) -> Result<(), DecodeError> {
-    read::<{ 1 + BLOCK }>(section, Grid::INT8, out, |bytes, codes| {
-        codes[..bytes.len()].copy_from_slice(bytes);
-    })
+    read::<1, INT8_BYTES>(section, Grid::INT8, out, unpack_1)
 }
 
 /// As [`read_int8`], with 4-bit codes.
+#[inline(always)]
 pub(super) fn read_int4(section: &[u8], out: &mut [f32]) -> Result<(), DecodeError> {
-    read::<{ 1 + BLOCK / 2 }>(section, Grid::INT4, out, |bytes, codes| {
-        for (codes, byte) in codes.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
-            let byte = u16::from(*byte);
-            *codes = ((byte | byte << 4) & 0x0f0f).to_le_bytes();
-        }
-    })
+    read::<2, INT4_BYTES>(section, Grid::INT4, out, unpack_2)
 }
 
 /// As [`read_int8`], with 2-bit codes.
+#[inline(always)]
 pub(super) fn read_int2(section: &[u8], out: &mut [f32]) -> Result<(), DecodeError> {
-    read::<{ 1 + BLOCK / 4 }>(section, Grid::INT2, out, |bytes, codes| {
-        for (codes, byte) in codes.as_chunks_mut::<4>().0.iter_mut().zip(bytes) {
-            let byte = u32::from(*byte);
-            *codes = ((byte | byte << 6 | byte << 12 | byte << 18) & 0x0303_0303).to_le_bytes();
-        }
-    })
+    read::<4, INT2_BYTES>(section, Grid::INT2, out, unpack_4)
 }
 
-/// Reads blocks of up to `BYTES` bytes. `unpack` writes the codes in bytes, each without the bits of its sign extension.
+/// Reads blocks of up to `BYTES` bytes. `unpack` returns the codes in a byte, each without the bits of its sign extension.
 #[inline(always)]
-fn read<const BYTES: usize>(
+fn read<const IN_A_BYTE: usize, const BYTES: usize>(
     section: &[u8],
     grid: Grid,
     out: &mut [f32],
-    unpack: impl Fn(&[u8], &mut [u8; BLOCK]),
+    unpack: impl Fn(u8) -> [u8; IN_A_BYTE] + Copy,
 ) -> Result<(), DecodeError> {
     let (values, values_rest) = out.as_chunks_mut::<BLOCK>();
     // A block that lacks a few values may have as many bytes as a full one.
     let (blocks, rest) = section.split_at(values.len() * BYTES);
+    let mut piece = Piece::<BYTES>::EMPTY;
+
     let blocks = blocks.as_chunks::<BYTES>().0;
-    let mut codes = [0; BLOCK];
-    for (block, values) in blocks.iter().zip(values) {
-        unpack(&block[1..], &mut codes);
-        grid.decode(grid.factor(block[0])?, &codes, values);
+    for (blocks, values) in blocks.chunks(PIECE).zip(values.chunks_mut(PIECE)) {
+        piece.decode(blocks, grid, unpack, values)?;
     }
-    if let Some((byte, bytes)) = rest.split_first() {
-        unpack(bytes, &mut codes);
-        grid.decode(grid.factor(*byte)?, &codes[..values_rest.len()], values_rest);
+    if !rest.is_empty() {
+        let (mut block, mut values) = ([0; BYTES], [[0.0; BLOCK]]);
+        block[..rest.len()].copy_from_slice(rest);
+        piece.decode(&[block], grid, unpack, &mut values)?;
+        values_rest.copy_from_slice(&values[0][..values_rest.len()]);
     }
     Ok(())
 }
 
+// Named functions, because a closure cannot be asked to be inlined in every instruction set.
+
+#[inline(always)]
+fn pack_1([code]: [u8; 1]) -> u8 {
+    code
+}
+
+#[inline(always)]
+fn pack_2(codes: [u8; 2]) -> u8 {
+    let codes = u16::from_le_bytes(codes) & 0x0f0f;
+    (codes | codes >> 4) as u8
+}
+
+#[inline(always)]
+fn pack_4(codes: [u8; 4]) -> u8 {
+    let codes = u32::from_le_bytes(codes) & 0x0303_0303;
+    (codes | codes >> 6 | codes >> 12 | codes >> 18) as u8
+}
+
+#[inline(always)]
+fn unpack_1(byte: u8) -> [u8; 1] {
+    [byte]
+}
+
+#[inline(always)]
+fn unpack_2(byte: u8) -> [u8; 2] {
+    let byte = u16::from(byte);
+    ((byte | byte << 4) & 0x0f0f).to_le_bytes()
+}
+
+#[inline(always)]
+fn unpack_4(byte: u8) -> [u8; 4] {
+    let byte = u32::from(byte);
+    ((byte | byte << 6 | byte << 12 | byte << 18) & 0x0303_0303).to_le_bytes()
+}
+
+/// A block of which the first values are given and the others are 0.
+#[inline(always)]
+fn padded(values: &[f32]) -> [f32; BLOCK] {
+    let mut block = [0.0; BLOCK];
+    block[..values.len()].copy_from_slice(values);
+    block
+}
+
 /// 2 to a power from -149 to 127.
+#[inline(always)]
 fn power_of_two(exponent: i32) -> f32 {
     if exponent >= -126 {
         f32::from_bits(((exponent + 127) as u32) << 23)
@@ -256,6 +369,8 @@ fn power_of_two(exponent: i32) -> f32 {
     }
 }
 
+/// The number of blocks in a piece: enough for long loops, and few enough that reading the next begins in time.
+const PIECE: usize = 8;
 /// The smallest exponent of a scale. Its inverse is the largest power of two in single precision.
 const EXPONENT_MIN: i32 = -127;
 /// 1.5·2²³. Adding it to a small number rounds the number to an integer, which is in the lowest bits of the sum.

@@ -4,15 +4,17 @@
 //! not know what is computed. It is the only room of the core with `unsafe`.
 //!
 //! Arithmetic is compiled once for each instruction set from one function body. The operations and their order are the
-//! same, so the results are the same bits. Only the compaction of what is above a bound is written with intrinsics,
-//! because compilers do not generate the instructions for it.
+//! same, so the results are the same bits. Only the compaction of what is above a bound and prefetches are written with
+//! intrinsics, because compilers do not generate the instructions for them.
 #![allow(unsafe_code)]
 
 mod above;
 mod passed;
+mod prefetch;
 
 pub(crate) use above::Above;
 pub(crate) use passed::{Block, Passed, Screen};
+pub(crate) use prefetch::{append, prefetch_behind};
 
 /// Work that is compiled for each level. `run` and all functions that it calls must be `#[inline(always)]`.
 pub(crate) trait Work {

@@ -58,6 +58,20 @@ pub(super) struct Awaited {
     pub(super) due: Instant,
 }
 
+/// How long reads wait for a mirror that is silent, and for one that is stalled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadlines {
+    pub(super) silent: Duration,
+    pub(super) stalled: Duration,
+}
+
+/// When reads stop waiting for a mirror, by what it does not do. `None` if they do not wait for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeftOut {
+    pub(super) silent: Option<Instant>,
+    pub(super) stalled: Option<Instant>,
+}
+
 impl Mirror {
     /// A mirror from which nothing was received.
     pub(super) fn new(neighbour: bool) -> Self {
@@ -94,26 +108,16 @@ impl Mirror {
         Clock(self.clock.0.saturating_add(self.excused))
     }
 
-    /// When this mirror is excluded if no frame of it is received: once a read has waited for the whole deadline
-    /// without one.
-    pub(super) fn silent_at(
-        &self,
-        waiting_since: Option<Instant>,
-        deadline: Duration,
-    ) -> Option<Instant> {
-        let since = waiting_since.filter(|_| self.counts())?;
-        Some(since.max(self.last_received) + deadline)
-    }
-
-    /// When this mirror is excluded if its clock does not advance: once a read has waited for so long without that,
-    /// whatever else the mirror sends.
-    pub(super) fn stalled_at(
-        &self,
-        waiting_since: Option<Instant>,
-        deadline: Duration,
-    ) -> Option<Instant> {
-        let since = waiting_since.filter(|_| self.counts())?;
-        Some(since.max(self.advanced) + deadline)
+    /// When reads stop waiting for this mirror if nothing is received: once one has waited for the whole deadline. A mirror
+    /// is *silent* without a frame of it, and *stalled* if its clock does not advance, whatever else it sends.
+    pub(super) fn left_out_at(&self, waiting_since: Instant, deadlines: Deadlines) -> LeftOut {
+        let after = |last: Instant, deadline: Duration| {
+            self.counts().then(|| waiting_since.max(last) + deadline)
+        };
+        LeftOut {
+            silent: after(self.last_received, deadlines.silent),
+            stalled: after(self.advanced, deadlines.stalled),
+        }
     }
 
     /// Counts the reported clocks whose updates were applied. A mirror whose clock advances counts again.

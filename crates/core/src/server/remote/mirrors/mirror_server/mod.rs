@@ -16,7 +16,7 @@ use crate::sync::{Gate, OnPartition, WaitReason};
 use crate::types::{Clock, DcId, Instant, ShardLayout, Staleness, TableRows};
 
 use super::limits::Limits;
-use mirror::{Awaited, Mirror};
+use mirror::{Awaited, Deadlines, LeftOut, Mirror};
 
 /// One server's state of its mirrors.
 #[derive(Debug)]
@@ -27,9 +27,7 @@ pub(super) struct MirrorServer {
     /// A mirror whose updates have not ended.
     ends: Laggard,
     barrier_deadline: Duration,
-    mirror_clock_deadline: Duration,
-    /// How long reads wait for a mirror whose clock does not advance.
-    stall_deadline: Duration,
+    mirror_clock_deadlines: Deadlines,
     on_partition: OnPartition,
     /// The number of announced parameters in each row of the shard.
     announced_rows: Vec<u32>,
@@ -53,8 +51,7 @@ impl MirrorServer {
             ends: Laggard::default(),
             mirrors,
             barrier_deadline: barrier,
-            mirror_clock_deadline: mirror_clock,
-            stall_deadline: stall,
+            mirror_clock_deadlines: Deadlines { silent: mirror_clock, stalled: stall },
             on_partition,
             announced_rows: vec![0; layout.rows()],
             announced: 0,
@@ -348,20 +345,18 @@ impl MirrorServer {
         waiting_since: Option<Instant>,
         layout: &ShardLayout,
     ) {
-        let mut expired = Vec::new();
-        let pauses = self.on_partition == OnPartition::Pause;
-        let slowest = self.slowest_clock();
-        for (from, mirror) in &mut self.mirrors {
-            let is_due = |due: Option<Instant>| {
-                due.is_some_and(|due| due <= now) && !(pauses && mirror.disconnected)
-            };
-            let is_silent = is_due(mirror.silent_at(waiting_since, self.mirror_clock_deadline));
-            let stalled_at = mirror.stalled_at(waiting_since, self.stall_deadline);
-            let is_stalled = is_due(stalled_at.filter(|_| slowest == Some(mirror.counted())));
-            if is_silent || is_stalled {
-                (mirror.lost, mirror.stalled) = (is_silent, is_stalled);
+        let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
+        let left_out = self.left_out_at(waiting_since);
+        let left_out = left_out.filter(|(_, at)| is_due(at.silent) || is_due(at.stalled));
+        for (from, at) in left_out.collect::<Vec<_>>() {
+            if let Some(mirror) = self.mirrors.get_mut(&from) {
+                (mirror.lost, mirror.stalled) = (is_due(at.silent), is_due(at.stalled));
                 self.stats.mirrors_lost += 1;
             }
+        }
+
+        let mut expired = Vec::new();
+        for (from, mirror) in &mut self.mirrors {
             if mirror.deadlines.front().is_some_and(|due| *due <= now) {
                 mirror.deadlines.retain(|due| *due > now);
                 let due = mirror.announced.iter().filter(|(_, awaited)| awaited.due <= now);
@@ -382,16 +377,8 @@ impl MirrorServer {
         waiting_since: Option<Instant>,
         announced_since: Option<Instant>,
     ) -> Option<Instant> {
-        let pauses = self.on_partition == OnPartition::Pause;
-        let waits = waiting_since.is_some();
-        let mirrors = self.neighbours().filter(|(_, mirror)| !(pauses && mirror.disconnected));
-        let slowest = self.slowest_clock().filter(|_| waits);
-        let silent = mirrors.take_while(|_| waits).flat_map(|(_, mirror)| {
-            let stalled = mirror.stalled_at(waiting_since, self.stall_deadline);
-            let stalled = stalled.filter(|_| slowest == Some(mirror.counted()));
-            let silent = mirror.silent_at(waiting_since, self.mirror_clock_deadline);
-            silent.into_iter().chain(stalled)
-        });
+        let left_out = self.left_out_at(waiting_since);
+        let left_out = left_out.flat_map(|(_, at)| at.silent.into_iter().chain(at.stalled));
         let announced = self
             .mirrors
             .values()
@@ -399,7 +386,23 @@ impl MirrorServer {
             .filter(|mirror| !mirror.announced.is_empty())
             .filter_map(|mirror| mirror.deadlines.front().copied());
         let read = announced_since.map(|since| since + self.barrier_deadline);
-        silent.chain(announced).chain(read).min()
+        left_out.chain(announced).chain(read).min()
+    }
+
+    /// When reads stop waiting for each mirror that they may wait for, if one has waited since then for a mirror clock. Under
+    /// `pause` they wait for a mirror whose connection has failed. One that waits itself for a slower mirror is not stalled.
+    fn left_out_at(&self, waiting_since: Option<Instant>) -> impl Iterator<Item = (DcId, LeftOut)> {
+        let pauses = self.on_partition == OnPartition::Pause;
+        let slowest = waiting_since.and_then(|_| self.slowest_clock());
+        let waiting = waiting_since.into_iter();
+        waiting.flat_map(move |since| {
+            let mirrors = self.neighbours().filter(move |(_, one)| !(pauses && one.disconnected));
+            mirrors.map(move |(from, mirror)| {
+                let at = mirror.left_out_at(since, self.mirror_clock_deadlines);
+                let stalled = at.stalled.filter(|_| slowest == Some(mirror.counted()));
+                (from, LeftOut { stalled, ..at })
+            })
+        })
     }
 
     /// The mirrors that reads do not wait for, since they send frames and their clocks do not advance.
@@ -485,8 +488,7 @@ persist! {
                 neighbours: _,
                 ends: _,
                 barrier_deadline: _,
-                mirror_clock_deadline: _,
-                stall_deadline: _,
+                mirror_clock_deadlines: _,
                 on_partition: _,
                 announced_rows: _,
                 announced: _,

@@ -152,6 +152,12 @@ impl<E: Examples> Divided<E> {
         self.train_len(worker).div_ceil(batch).max(1) as u64
     }
 
+    /// Clocks in which workers with batches of `batch` examples see as many as there are, at least 1.
+    pub(crate) fn clocks_per_pass(&self, batch: usize) -> u64 {
+        let per_clock = batch * self.workers().max(1);
+        self.train_total.div_ceil(per_clock).max(1) as u64
+    }
+
     /// Whether this process has the examples of all workers.
     pub(crate) fn is_whole(&self) -> bool {
         (0..self.workers()).map(|worker| self.train_len(worker)).sum::<usize>() == self.train_total

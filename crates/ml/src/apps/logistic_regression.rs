@@ -190,8 +190,7 @@ impl LogisticRegression {
             train.width,
         );
         let batch = config.steps().batch(*train_total, examples.workers());
-        let per_clock = batch * examples.workers().max(1);
-        let clocks_per_pass = train_total.div_ceil(per_clock).max(1) as u64;
+        let clocks_per_pass = examples.clocks_per_pass(batch);
         let schedule = config.steps().schedule(clocks_per_pass);
         let shared =
             Arc::new(Shared { config, layout, examples, batch, clocks_per_pass, schedule });
@@ -229,10 +228,7 @@ impl Application for LogisticRegression {
                 &shared.config.steps(),
                 shared.layout.tables()[..ADAPTED].iter().map(|table| table.rows),
             ),
-            statistics: InputStatistics::new(
-                shared.examples.batches(worker, shared.batch),
-                shared.examples.train_total,
-            ),
+            statistics: InputStatistics::of(&shared.examples, worker, shared.batch),
             shared,
         })
     }

@@ -8,6 +8,7 @@
 //! What centers and scales follow from is summed by all workers in a table of the model, each worker's examples in its
 //! first pass: all workers divide by the same, and no example leaves its data center.
 
+use crate::divided::{Divided, Examples};
 use gaia_core::types::{Clock, Restorer, Saved, Saver, StateError, TableLayout};
 
 /// The table of what the examples amount to: for each feature how many of them have it, and the sums of its values and of
@@ -42,8 +43,13 @@ pub(crate) struct Standard {
 }
 
 impl InputStatistics {
+    /// What a worker adds in its first pass, in batches of about so many examples.
+    pub(crate) fn of<E: Examples>(examples: &Divided<E>, worker: usize, batch: usize) -> Self {
+        Self::new(examples.batches(worker, batch), examples.train_total)
+    }
+
     /// What a worker with a pass of so many clocks adds, of so many examples in all.
-    pub(crate) fn new(clocks: u64, examples: usize) -> Self {
+    fn new(clocks: u64, examples: usize) -> Self {
         Self { clocks, weight: 1.0 / examples as f64, began: None }
     }
 

@@ -143,10 +143,7 @@ impl GradientDescent {
             activations: Activations::default(),
             velocity,
             adaptive: Adaptive::new(&shared.training.steps, sizes),
-            statistics: InputStatistics::new(
-                shared.examples.batches(worker, shared.batch),
-                shared.examples.train_total,
-            ),
+            statistics: InputStatistics::of(&shared.examples, worker, shared.batch),
             shared,
         }
     }

@@ -133,8 +133,7 @@ impl Network {
             stack.layout().parameters(),
         );
         let batch = training.steps.batch(*train_total, examples.workers());
-        let per_clock = batch * examples.workers().max(1);
-        let clocks_per_pass = train_total.div_ceil(per_clock).max(1) as u64;
+        let clocks_per_pass = examples.clocks_per_pass(batch);
         let (layout, squares, inputs) = match training.steps.optimizer.is_adaptive() {
             true => adaptive_layout(&stack, seed),
             false => (stack.layout().clone(), Vec::new(), None),

@@ -131,7 +131,7 @@ impl fmt::Display for Comparison<'_> {
 
 const HEADING: &str = "\
 # Instructions of hot paths, for a shard of 100,000 parameters.
-# `cargo run --profile instructions --package gaia-instructions -- --write` writes this file.";
+# `cargo run --profile profiling --package gaia-instructions -- --write` writes this file.";
 /// The largest change of a count that is not reported: versions of the C library copy memory in other ways.
 const TOLERANCE: f64 = 0.05;
 const NAME_WIDTH: usize = 48;

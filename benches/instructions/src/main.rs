@@ -3,7 +3,7 @@
 //! A count is the same in every run, however busy the machine is, so a change of 5 % is a change of the code. It is not a
 //! time: it knows nothing of memory and of how many instructions run at once. `scripts/bench` measures times.
 //!
-//! Run it as `cargo run --profile instructions --package gaia-instructions`. With `--write` it replaces `counts.txt`. It
+//! Run it as `cargo run --profile profiling --package gaia-instructions`. With `--write` it replaces `counts.txt`. It
 //! needs Valgrind, under whose Callgrind it runs itself again with `--count`. Valgrind's processor has no AVX-512, so
 //! counts are those of the code for AVX2, which the same sources are compiled to.
 //!

@@ -169,8 +169,9 @@ fn a_plan_of_counts_has_no_outer_momentum() {
     assert!(found.rows.iter().all(|row| row.verdict != Verdict::Diverged), "{:?}", found.rows);
 }
 
-/// BSP on a LAN with so many workers and servers, and what the closed form says of a clock.
-fn check_lan(workers: usize, servers: usize, rate: f64) {
+/// BSP on a LAN with so many workers and servers, on machines of their own or together, and what the closed form says of a
+/// clock.
+fn check_lan(workers: usize, servers: usize, colocated: bool, rate: f64) {
     let file = run_file(&[
         "topology={name = 'lan', data_center = [{name = 'lan', lan_bandwidth = '10 Mbit/s', lan_rtt = '1 ms'}]}",
         "sync.remote.model=bsp",
@@ -180,6 +181,7 @@ fn check_lan(workers: usize, servers: usize, rate: f64) {
         &format!("compute.examples_per_second={rate}"),
         &format!("topology.data_center.0.workers={workers}"),
         &format!("topology.data_center.0.servers={servers}"),
+        &format!("topology.data_center.0.colocated={colocated}"),
         "evaluate.every=40",
         "stop.clocks=40",
     ]);
@@ -192,7 +194,7 @@ fn check_lan(workers: usize, servers: usize, rate: f64) {
     let apart = clock / expected - 1.0;
     assert!(
         apart.abs() < 0.03,
-        "{workers} workers, {servers} servers: {clock} s, expected {expected}"
+        "{workers} workers, {servers} servers, {colocated}: {clock} s, expected {expected}"
     );
 }
 
@@ -200,9 +202,12 @@ fn check_lan(workers: usize, servers: usize, rate: f64) {
 fn a_clock_on_a_lan_takes_what_the_closed_form_says() {
     for workers in [2, 5, 11, 22] {
         for servers in [1, 2, 4] {
-            check_lan(workers, servers, 200.0);
-            check_lan(workers, servers, 2_000.0);
+            check_lan(workers, servers, false, 200.0);
+            check_lan(workers, servers, false, 2_000.0);
         }
+    }
+    for (workers, servers) in [(1, 1), (2, 1), (2, 2), (4, 4), (5, 2)] {
+        check_lan(workers, servers, true, 2_000.0);
     }
 }
 

@@ -9,7 +9,9 @@
 //! ```
 //!
 //! since the servers' cards serve one worker after the other, and the changes of a worker cross while others still
-//! compute. `tests` hold it against the simulated driver.
+//! compute. Where workers and servers share machines, a worker's share of its own machine's server crosses no card, and that
+//! server's card serves one worker less. `tests` hold it against the simulated driver. With more workers than servers on
+//! shared machines it is rougher, since cards carry both at once: 11 workers and 4 servers take a sixth longer.
 
 use gaia_config::Plan;
 use gaia_report::plan::{ScalingRow, ScalingTable};
@@ -29,6 +31,8 @@ pub struct Scaling {
     pub bytes_per_second: f64,
     /// Seconds of a round trip.
     pub rtt_s: f64,
+    /// Whether each machine runs a worker and a server, while there are as many of both.
+    pub colocated: bool,
 }
 
 impl Scaling {
@@ -41,14 +45,28 @@ impl Scaling {
             sent_bytes: 4.0 * work.sent as f64,
             bytes_per_second: dc.lan_bandwidth.bytes_per_second(),
             rtt_s: dc.lan_rtt.0.as_secs_f64(),
+            colocated: dc.colocated,
         }
     }
 
     /// Seconds of a clock that are not computation.
     pub fn communication_s(&self, workers: usize, servers: usize) -> f64 {
         let Self { read_bytes: read, sent_bytes: sent, bytes_per_second, rtt_s, .. } = *self;
-        let queued = (workers - 1) as f64 / servers as f64 * read.max(sent);
-        (read + sent + queued) / bytes_per_second + rtt_s
+        let has_own = self.colocated && workers <= servers;
+        let away = if has_own { 1.0 - 1.0 / servers as f64 } else { 1.0 };
+        let queued = self.others(workers, servers) / servers as f64 * read.max(sent);
+        let rtt_s = if away > 0.0 { rtt_s } else { 0.0 };
+        ((read + sent) * away + queued) / bytes_per_second + rtt_s
+    }
+
+    /// The workers that a server's card serves before the last of so many, and beside workers without a server of their own what
+    /// the worker of its machine shares with other servers.
+    fn others(&self, workers: usize, servers: usize) -> f64 {
+        if !self.colocated {
+            return (workers - 1) as f64;
+        }
+        let shared = if workers > servers { 1.0 - 1.0 / servers as f64 } else { 0.0 };
+        workers.saturating_sub(2) as f64 + shared
     }
 
     /// Seconds of a clock.
@@ -56,15 +74,24 @@ impl Scaling {
         self.compute_s + self.communication_s(workers, servers)
     }
 
+    /// Seconds of computation that are left after what a worker without a server on its machine reads and sends.
+    fn left_s(&self) -> f64 {
+        let Self { read_bytes: read, sent_bytes: sent, bytes_per_second, rtt_s, .. } = *self;
+        self.compute_s - (read + sent) / bytes_per_second - rtt_s
+    }
+
     /// The smallest number of servers with which communication takes no longer than computation, so that a staleness of 1
     /// hides it. `None` where it takes longer with any number.
     pub fn hiding_servers(&self, workers: usize) -> Option<usize> {
-        let Self { read_bytes: read, sent_bytes: sent, bytes_per_second, .. } = *self;
-        let left = self.compute_s - self.communication_s(1, 1);
+        if self.communication_s(workers, 1) <= self.compute_s {
+            return Some(1);
+        }
+        let left = self.left_s();
         if left < 0.0 {
             return None;
         }
-        let queued = (workers - 1) as f64 * read.max(sent) / bytes_per_second;
+        let others = self.others(workers, 1);
+        let queued = others * self.read_bytes.max(self.sent_bytes) / self.bytes_per_second;
         let servers = if queued == 0.0 { 1.0 } else { (queued / left).ceil().max(1.0) };
         // More servers than that have no shard each of any model here.
         (servers <= SERVERS_MAX).then_some(servers as usize)
@@ -72,15 +99,18 @@ impl Scaling {
 
     /// The largest number of workers whose communication takes no longer than computation. `None` where it does with one.
     pub fn network_bound_beyond(&self, servers: usize) -> Option<usize> {
-        let left = self.compute_s - self.communication_s(1, servers);
+        let left = self.left_s();
         if left < 0.0 {
-            return None;
+            let with_own = if self.colocated { servers } else { 0 };
+            return (1..=with_own)
+                .rev()
+                .find(|workers| self.communication_s(*workers, servers) <= self.compute_s);
         }
         let each = self.read_bytes.max(self.sent_bytes) / self.bytes_per_second / servers as f64;
         if each == 0.0 {
             return Some(usize::MAX);
         }
-        Some(1 + (left / each).min(WORKERS_COUNTED) as usize)
+        Some(1 + usize::from(self.colocated) + (left / each).min(WORKERS_COUNTED) as usize)
     }
 
     /// Examples a second with so many workers, relative to one worker without a network.
@@ -127,6 +157,7 @@ mod tests {
         sent_bytes: 1e7,
         bytes_per_second: 1e8,
         rtt_s: 0.0,
+        colocated: false,
     };
 
     #[test]
@@ -149,6 +180,22 @@ mod tests {
         assert_eq!(DENSE.network_bound_beyond(1), Some(9));
         assert_eq!(DENSE.network_bound_beyond(4), Some(33));
         assert_eq!(Scaling { compute_s: 0.1, ..DENSE }.network_bound_beyond(4), None);
+    }
+
+    #[test]
+    fn what_a_worker_shares_with_the_server_of_its_machine_crosses_no_card() {
+        let together = Scaling { colocated: true, rtt_s: 0.01, ..DENSE };
+        assert_eq!(together.communication_s(1, 1), 0.0);
+        // Half of what each reads and sends.
+        assert!((together.communication_s(2, 2) - 0.11).abs() < 1e-9);
+        // The second of two workers has no server of its own, and nobody is before it.
+        assert!((together.communication_s(2, 1) - 0.21).abs() < 1e-9);
+        assert!((together.communication_s(3, 1) - 0.31).abs() < 1e-9);
+        assert_eq!(together.network_bound_beyond(1), Some(9));
+        let slow = Scaling { compute_s: 0.1, ..together };
+        assert_eq!((slow.hiding_servers(1), slow.hiding_servers(2)), (Some(1), None));
+        assert_eq!(slow.network_bound_beyond(1), Some(1), "it has all of it");
+        assert_eq!(slow.network_bound_beyond(4), None, "three quarters cross");
     }
 
     /// What Das et al. (2016) printed for synchronous training on clusters: nodes, examples a step, speed relative to one

@@ -17,6 +17,7 @@ pub(super) fn check(context: &Context<'_, '_>) -> Result<Checked, EvaluationErro
             sent_bytes: bytes,
             bytes_per_second,
             rtt_s: 0.0,
+            colocated: false,
         };
         let mut smallest = None;
         for servers in 1..=SERVERS_TRIED {

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use assert_cmd::Command;
-use gaia_config::{Override, RunFile};
+use gaia_config::{ComputeModel, ComputeRate, Override, RunFile};
 use gaia_core::application::Application;
 use gaia_core::sync::{Overlap, RemoteSync};
 use gaia_driver::{in_parallel, processors};
-use gaia_planner::{Request, decide, plan};
+use gaia_planner::{Request, at_measured_speed, decide, plan};
 use gaia_report::plan::{PlanFile, PlanRow};
 use gaia_telemetry::Summary;
 
@@ -254,6 +254,27 @@ fn the_choice_is_near_the_best_candidate_over_applications_links_and_skews() {
 #[ignore = "some minutes: the second table in docs/src/planning.md"]
 fn the_choice_is_near_the_best_candidate_in_scenarios_that_were_held_out() {
     check_all(&both(&HELD_OUT), 91, 14, 1.5);
+}
+
+#[test]
+fn a_trial_has_the_speed_of_this_machine_where_times_are_measured_and_none_is_given() {
+    let tried = |settings: &[&str]| {
+        let overrides: Vec<Override> =
+            settings.iter().map(|setting| Override::parse(setting).unwrap()).collect();
+        let file = RunFile::from_text("deciding.toml", RUN, &overrides).unwrap();
+        let plan = file.plan().unwrap();
+        let application: Arc<dyn Application> =
+            gaia_data::build(plan.app.as_ref(), &plan.topology.data_homes(), plan.seed).unwrap();
+        let tried = at_measured_speed(plan.clone(), &application).unwrap().compute;
+        (plan.compute, tried)
+    };
+    let (of_the_file, tried_by_cost) = tried(&[]);
+    assert_eq!(of_the_file, tried_by_cost, "virtual time has no machine");
+    let (of_the_file, at_a_given_speed) = tried(&["driver=emulated"]);
+    assert_eq!(of_the_file, at_a_given_speed, "the run file says a speed");
+    let (_, measured) = tried(&["driver=emulated", "compute={}"]);
+    assert_eq!(measured.model, ComputeModel::Cost);
+    assert!(matches!(measured.rate, ComputeRate::ExamplesPerSecond(rate) if rate > 0.0));
 }
 
 fn gaia(arguments: &[&str]) -> std::process::Output {

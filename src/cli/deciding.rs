@@ -7,12 +7,12 @@ use super::reading::{waiting_for_data, with_all_data};
 use super::training::live_mode;
 use super::{Failure, RunFlags, Terminal};
 use crate::applications::{Applications, build_with};
-use gaia_config::{ComputeRate, Decision, DriverKind, Plan, RunFile};
+use gaia_config::{ComputeConfig, ComputeRate, Decision, DriverKind, Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_core::types::messagepack;
 use gaia_data::{DataSummary, StandIn};
 use gaia_driver::processors;
-use gaia_planner::Decided;
+use gaia_planner::{Decided, PlannerError, at_measured_speed};
 use gaia_report::Waiting;
 
 /// The plan with the remote model that the run chooses, if the run file leaves it to the run. This process has all data.
@@ -33,8 +33,7 @@ pub(super) fn decided(
     check_memory(&[&trial], application.as_ref(), terminal)?;
     let decided = {
         let _line = Waiting::new(live_mode(&run.output), "chooses the remote model");
-        gaia_planner::decide(&trial, &application, processors(), |_| {})
-            .map_err(Failure::planning)?
+        decide(trial, &application, 1.0).map_err(Failure::planning)?
     };
     let plan = plan.decided(decided.remote, decided.reason);
     tell(&plan, terminal);
@@ -61,14 +60,13 @@ pub(super) fn chosen_by_coordinator(
     applications: &dyn Applications,
 ) -> Result<Plan, String> {
     let mut trial = in_this_process(plan);
-    let decide = |trial: &Plan, application: &Arc<dyn Application>| {
-        let decided = gaia_planner::decide(trial, application, processors(), |_| {});
-        decided.map_err(|error| error.to_string())
+    let decide = |trial: Plan, application: &Arc<dyn Application>, share: f64| {
+        decide(trial, application, share).map_err(|error| error.to_string())
     };
 
     let (known, Decided { remote, reason }) = if plan.external().is_some() {
         match build_with(applications, &trial, 0..plan.topology.workers()) {
-            Ok(whole) => (String::new(), decide(&trial, &whole)?),
+            Ok(whole) => (String::new(), decide(trial, &whole, 1.0)?),
             Err(error) => {
                 let decided = gaia_planner::decide_untried(plan, application.as_ref());
                 let said = format!("The coordinator cannot run the workers' training: {error}. ");
@@ -78,18 +76,29 @@ pub(super) fn chosen_by_coordinator(
     } else if plan.has_own_data() {
         let StandIn { config, share } = stand_in(plan, application, summaries)?;
         trial.app = Some(config);
-        trial.compute.rate = match trial.compute.rate {
-            ComputeRate::ExamplesPerSecond(rate) => ComputeRate::ExamplesPerSecond(rate * share),
-            ComputeRate::FlopsPerSecond(rate) => ComputeRate::FlopsPerSecond(rate * share),
-        };
         let homes = trial.data_homes();
         let built = gaia_data::build(trial.app.as_ref(), &homes, trial.seed);
         let built = built.map_err(|error| error.to_string())?;
-        (STOOD_IN.into(), decide(&trial, &built)?)
+        (STOOD_IN.into(), decide(trial, &built, share)?)
     } else {
-        (String::new(), decide(&trial, application)?)
+        (String::new(), decide(trial, application, 1.0)?)
     };
     Ok(plan.clone().decided(remote, known + &reason))
+}
+
+/// Chooses by a trial over data of which a clock has this share of the run's own examples.
+fn decide(
+    trial: Plan,
+    application: &Arc<dyn Application>,
+    share: f64,
+) -> Result<Decided, PlannerError> {
+    let trial = at_measured_speed(trial, application).map_err(PlannerError::Iteration)?;
+    let rate = match trial.compute.rate {
+        ComputeRate::ExamplesPerSecond(rate) => ComputeRate::ExamplesPerSecond(rate * share),
+        ComputeRate::FlopsPerSecond(rate) => ComputeRate::FlopsPerSecond(rate * share),
+    };
+    let compute = ComputeConfig { rate, ..trial.compute };
+    gaia_planner::decide(&Plan { compute, ..trial }, application, processors(), |_| {})
 }
 
 /// The same run in virtual time. The trial runs in one process, whatever the driver is.

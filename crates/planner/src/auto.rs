@@ -114,8 +114,9 @@ fn affordable(parameters: usize) -> f64 {
 }
 
 /// The settings that the long trial compares, as in successive halving (Jamieson and Talwalkar, AISTATS 2016): the best of the
-/// short one, by their time to its target, or where they are not there by their objective. Momentum and long rounds are slow
-/// to begin with. `rows` are those of `remotes`.
+/// short one, by their time to its target, or where they are not there by their objective. The best of each form comes
+/// before a second of any: momentum and long rounds are slow to begin with, and ahead later. `rows` are those of
+/// `remotes`.
 fn finalists(rows: &[PlanRow], remotes: &[RemoteSync]) -> Vec<RemoteSync> {
     let time = |row: &PlanRow| row.time_to_target_s.unwrap_or(f64::INFINITY);
     let is_sound =
@@ -126,7 +127,26 @@ fn finalists(rows: &[PlanRow], remotes: &[RemoteSync]) -> Vec<RemoteSync> {
         let by_objective = || a.held_objective.total_cmp(&b.held_objective);
         time(a).total_cmp(&time(b)).then_with(by_objective)
     });
-    sound.into_iter().take(FINALISTS).map(|(_, remote)| remote.clone()).collect()
+
+    let (mut first, mut others, mut forms) = (Vec::new(), Vec::new(), Vec::new());
+    for (_, remote) in sound {
+        let form = form(remote);
+        let of_a_form = if forms.contains(&form) { &mut others } else { &mut first };
+        of_a_form.push(remote.clone());
+        forms.push(form);
+    }
+    first.into_iter().chain(others).take(FINALISTS).collect()
+}
+
+/// What settings are alike in: the model, and of rounds whether training waits for them and how large their momentum is.
+fn form(remote: &RemoteSync) -> (&'static str, bool, bool) {
+    let (waits, has_momentum) = match remote {
+        RemoteSync::LocalSteps(config) => {
+            (config.overlap == Overlap::Clocks(0), config.outer_momentum == MOMENTUM)
+        }
+        _ => (false, false),
+    };
+    (remote.name(), waits, has_momentum)
 }
 
 /// Chooses the remote model of a run whose application cannot iterate in this process: one that trains every kind of model
@@ -191,13 +211,14 @@ const UNTRIED: &str = "So nothing was tried: rounds with their defaults train ne
                        on skewed data, send a small part of what BSP sends, and each data center measures how many clocks a \
                        round overlaps.";
 
-/// The clocks of the short trial of all settings, and of the long one of the best. Together they are as many clocks as a
-/// trial of all settings for 80 would be.
+/// The clocks of the short trial of all settings, and of the long one of the best. A perceptron of 1.3 million weights over two
+/// data centers with digits of their own is at an accuracy of 0.8 first with overlapped rounds, and at 0.9 first with momentum:
+/// the long trial has to see both.
 const SHORT_CLOCKS: f64 = 40.0;
-const LONG_CLOCKS: f64 = 120.0;
+const LONG_CLOCKS: f64 = 240.0;
 /// The settings in the long trial.
-const FINALISTS: usize = 4;
+const FINALISTS: usize = 6;
 /// So many parameters in the copies of all data centers have trials of all these clocks, and more have fewer clocks, so that
 /// a trial takes minutes. There is no outer momentum to see in fewer than the least.
-const WHOLE_TRIAL: f64 = 2e6;
+const WHOLE_TRIAL: f64 = 4e6;
 const LEAST_SHARE: f64 = 0.5;

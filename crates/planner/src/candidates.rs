@@ -23,7 +23,7 @@ pub(crate) struct Candidate {
 struct Entry(&'static str, &'static [&'static str]);
 
 /// Every candidate. Those that come to the same settings in a run are simulated once.
-const CANDIDATES: [Entry; 13] = [
+const CANDIDATES: [Entry; 14] = [
     Entry("bsp", &["model = \"bsp\""]),
     Entry("ssp 1", &["model = \"ssp\"", "staleness = 1"]),
     Entry("tap", &["model = \"tap\""]),
@@ -38,6 +38,10 @@ const CANDIDATES: [Entry; 13] = [
     Entry(
         "rounds 8, momentum",
         &["model = \"local-steps\"", "steps = 8", "overlap = 0", "outer_momentum = 0.9"],
+    ),
+    Entry(
+        "rounds 16, momentum",
+        &["model = \"local-steps\"", "steps = 16", "overlap = 0", "outer_momentum = 0.9"],
     ),
     Entry("rounds 32, overlap", &["model = \"local-steps\"", "steps = 32", LEAST_OVERLAP]),
 ];

@@ -19,6 +19,8 @@ pub struct ClockWork {
     pub sent: usize,
     /// Parameters that the workers of the data center change together.
     pub changed: usize,
+    /// Parameters that they change in any of the first clocks.
+    pub ever_changed: usize,
 }
 
 impl ClockWork {
@@ -32,7 +34,8 @@ impl ClockWork {
         let layout = application.layout();
         let clocks = application.clocks_per_pass().clamp(1, CLOCKS_MAX);
         let mut changed = vec![vec![false; layout.parameters()]; clocks as usize];
-        let mut work = Self { compute: Duration::ZERO, read: 0, sent: 0, changed: 0 };
+        let mut work =
+            Self { compute: Duration::ZERO, read: 0, sent: 0, changed: 0, ever_changed: 0 };
 
         for worker in 0..plan.topology.data_centers[0].workers {
             let mut task = application.task(worker, plan.seed.child("tasks").nth(worker));
@@ -60,12 +63,22 @@ impl ClockWork {
 
         let all = changed.iter().flatten().filter(|changed| **changed).count();
         work.changed = all / clocks as usize;
+        let is_ever_changed = |place: &usize| changed.iter().any(|changed| changed[*place]);
+        work.ever_changed = (0..layout.parameters()).filter(is_ever_changed).count();
         Ok(work)
     }
 
     /// The share of the parameters that the workers of the data center change together, 0 to 1.
     pub fn changed_share(&self, parameters: usize) -> f64 {
         self.changed as f64 / parameters.max(1) as f64
+    }
+
+    /// Whether nearly all parameters change in every clock, or most do and they are the same in every clock: the weights of
+    /// pixels that are black in all images never change.
+    pub fn is_dense(&self, parameters: usize) -> bool {
+        let share = self.changed_share(parameters);
+        let ever = self.ever_changed as f64 / parameters.max(1) as f64;
+        share > DENSE || (share > DENSE_WITH_CONSTANTS && share > DENSE * ever)
     }
 }
 
@@ -88,3 +101,27 @@ fn mark(layout: &ModelLayout, deltas: &Deltas, changed: &mut [bool]) {
 
 /// The clocks whose mean is taken, at most.
 const CLOCKS_MAX: u64 = 10;
+/// The share of the parameters, or of those that ever change, from which on a model counts as dense.
+const DENSE: f64 = 0.9;
+/// The share of the parameters from which on those that never change do not count.
+const DENSE_WITH_CONSTANTS: f64 = 0.5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_dense_if_every_clock_changes_the_same_most_of_it() {
+        let work = |changed, ever_changed| ClockWork {
+            compute: Duration::ZERO,
+            read: 100,
+            sent: 100,
+            changed,
+            ever_changed,
+        };
+        assert!(work(95, 100).is_dense(100));
+        assert!(work(73, 76).is_dense(100), "a network over images with a black border");
+        assert!(!work(60, 100).is_dense(100), "other features in each batch");
+        assert!(!work(10, 10).is_dense(100), "rows of its own users");
+    }
+}

@@ -8,7 +8,6 @@
 
 use super::candidates::least_overlap;
 use super::exchange::Changes;
-use super::facts::DENSE;
 use super::{Facts, SECONDS_MAX};
 use gaia_core::sync::{
     AspConfig, BspConfig, Combine, GuardConfig, LocalStepsConfig, Outer, Overlap, RemoteSync,
@@ -108,7 +107,7 @@ fn asp(facts: &Facts) -> Estimate {
     let whole = facts.parameters as f64 * ValueFormat::Bf16.bytes_per_value() * facts.changed_share
         / facts.slowest_bytes_per_second
         / clock_s;
-    let clocks = match (facts.changed_share > DENSE, facts.has_momentum) {
+    let clocks = match (facts.is_dense, facts.has_momentum) {
         (false, _) => 1.0 + SPARSE_LATE * (round_trip + whole),
         (true, false) => 1.1 + DENSE_LATE * (round_trip + whole),
         (true, true) => 1.3 + DENSE_LATE * (round_trip + whole),
@@ -126,7 +125,7 @@ fn asp(facts: &Facts) -> Estimate {
 
 fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
     let clock = facts.clock_s;
-    let is_network = facts.changed_share > DENSE && !facts.deltas_are_counts;
+    let is_network = facts.is_dense && !facts.deltas_are_counts;
     let sent_s = round_s(facts, steps, 1.0) - facts.rtt_s;
     let is_slow = sent_s > BYTES_FREE * clock * steps as f64;
     let density = if is_network && is_slow { SPARSE } else { 1.0 };
@@ -139,7 +138,7 @@ fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
     let waited = (round - overlap as f64 * clock).max(0.0) / steps as f64;
 
     let skew = skewed(facts);
-    let (base, by_step, by_overlap) = if facts.changed_share > DENSE {
+    let (base, by_step, by_overlap) = if facts.is_dense {
         let between = |even: f64, skewed: f64| even + (skewed - even) * skew;
         (BASE, between(STEP, SKEWED_STEP), between(OVERLAP, SKEWED_OVERLAP))
     } else {
@@ -220,7 +219,7 @@ pub(crate) fn skewed(facts: &Facts) -> f64 {
 
 /// Whether copies would part under ASP.
 fn parts(facts: &Facts) -> bool {
-    facts.changed_share > DENSE && skewed(facts) > ASP_SKEWED_MAX
+    facts.is_dense && skewed(facts) > ASP_SKEWED_MAX
 }
 
 /// The density of rounds, and of their totals, of a dense model whose bytes matter. It needs as many clocks as all changes
@@ -293,6 +292,7 @@ mod tests {
             parameters: 1_000_000,
             clock_s: 1.0,
             changed_share: 1.0,
+            is_dense: true,
             exchange: alike(3, bytes_per_second, rtt_s),
             slowest_bytes_per_second: bytes_per_second,
             rtt_s,
@@ -359,8 +359,13 @@ mod tests {
 
     #[test]
     fn a_sparse_model_with_round_trips_far_above_its_clock_tries_asp_and_no_bsp() {
-        let sparse =
-            Facts { changed_share: 0.1, has_momentum: false, clock_s: 0.01, ..dense(FAST, 0.2) };
+        let sparse = Facts {
+            changed_share: 0.1,
+            is_dense: false,
+            has_momentum: false,
+            clock_s: 0.01,
+            ..dense(FAST, 0.2)
+        };
         let names = names(&sparse);
         assert!(names.contains(&"asp") && !names.contains(&"bsp"), "{names:?}");
     }
@@ -372,8 +377,8 @@ mod tests {
 
     #[test]
     fn copies_that_ruin_each_other_are_left_alone_for_a_few_clocks_at_most_and_bsp_is_tried() {
-        for changed_share in [0.01, 1.0] {
-            let facts = Facts { skew: 4.0, changed_share, ..dense(1e5, 0.2) };
+        for (changed_share, is_dense) in [(0.01, false), (1.0, true)] {
+            let facts = Facts { skew: 4.0, changed_share, is_dense, ..dense(1e5, 0.2) };
             let rounds = rounds_of(&facts);
             assert!(rounds.iter().all(|config| config.steps <= 4 && config.most_overlap() == 0));
             assert!(!rounds.is_empty() && names(&facts).contains(&"bsp"));
@@ -382,7 +387,7 @@ mod tests {
 
     #[test]
     fn rounds_of_a_sparse_model_are_long_since_totals_with_momentum_are_dense() {
-        let sparse = Facts { changed_share: 0.001, ..dense(2e4, 0.2) };
+        let sparse = Facts { changed_share: 0.001, is_dense: false, ..dense(2e4, 0.2) };
         let mut rounds = rounds_of(&sparse);
         rounds.retain(|config| config.outer_momentum == MOMENTUM);
         assert!(!rounds.is_empty() && rounds.iter().all(|config| config.steps >= 8), "{rounds:?}");

@@ -19,6 +19,8 @@ pub struct Facts {
     pub clock_s: f64,
     /// The share of the parameters that the workers of a data center change in a clock, 0 to 1.
     pub changed_share: f64,
+    /// Whether changes are dense ([`ClockWork::is_dense`]).
+    pub is_dense: bool,
     /// What exchanges between data centers take.
     pub exchange: Exchange,
     /// Bytes a second of the slowest link between data centers.
@@ -30,7 +32,7 @@ pub struct Facts {
     /// Whether changes are those of counts.
     pub deltas_are_counts: bool,
     /// What copies that have trained alone for a few clocks lose on the examples of other data centers, as a share of the
-    /// initial model's loss, in the mean of all copies.
+    /// initial model's loss, in the mean of all copies. Of a script also what they lose to the mean of all, if that is more.
     pub skew: f64,
     /// Whether data centers may join or leave, which only a model that sends updates allows.
     pub has_members: bool,
@@ -49,20 +51,21 @@ impl Facts {
         let (topology, parameters) = (&plan.topology, application.layout().parameters());
         let work = ClockWork::measure(plan, application.as_ref())?;
         let first = &topology.data_centers[0];
-        let changed_share = work.changed_share(parameters);
+        let is_dense = work.is_dense(parameters);
         let slowest = topology.bandwidth_range().map(|(slowest, ..)| slowest.bytes_per_second());
 
         Ok(Self {
             data_centers: topology.data_centers.len(),
             parameters,
             clock_s: Scaling::of(plan, &work).clock_s(first.workers, first.servers),
-            changed_share,
+            changed_share: work.changed_share(parameters),
+            is_dense,
             exchange: Exchange::of(topology),
             slowest_bytes_per_second: slowest.unwrap_or(f64::INFINITY),
             rtt_s: topology.rtt_max().0.as_secs_f64(),
             has_momentum: application.momentum() > 0.0,
             deltas_are_counts: application.deltas_are_counts(),
-            skew: skew(plan, application, changed_share)?,
+            skew: skew(plan, application, is_dense)?,
             has_members: may_change_members(plan),
         })
     }
@@ -78,7 +81,7 @@ pub(crate) fn may_change_members(plan: &Plan) -> bool {
 fn skew(
     plan: &Plan,
     application: &Arc<dyn Application>,
-    changed_share: f64,
+    is_dense: bool,
 ) -> Result<f64, ApplicationError> {
     let topology = &plan.topology;
     if topology.links.is_empty() {
@@ -86,12 +89,43 @@ fn skew(
     }
     // A worker's change of a dense model is its part of the mean over all workers. Alone, a data center takes its own
     // mean.
-    let is_dense = changed_share > DENSE && !application.deltas_are_counts();
-    let scale = if is_dense { topology.data_centers.len() as f32 } else { 1.0 };
+    let is_mean = is_dense && !application.deltas_are_counts();
+    let scale = if is_mean { topology.data_centers.len() as f32 } else { 1.0 };
     let copies = topology.dc_ids().map(|dc| Ok((dc, alone(plan, application, dc, scale)?)));
     let copies: Vec<(DcId, Model)> = copies.collect::<Result<_, ApplicationError>>()?;
-    let Lost(share) = Look::new(plan, 0).measure(&copies, application)?;
-    Ok(share)
+    let Lost(away) = Look::new(plan, 0).measure(&copies, application)?;
+    if plan.external().is_none() {
+        return Ok(away);
+    }
+    let copies: Vec<Model> = copies.into_iter().map(|(_, copy)| copy).collect();
+    Ok(away.max(lost_to_the_mean(plan, application, &copies)?))
+}
+
+/// What copies lose to the mean of all, as a share of the initial model's loss. A script may evaluate on examples of all kinds in
+/// each data center: a copy that knows only its own is then as bad at home as elsewhere, and the mean is better than both.
+fn lost_to_the_mean(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    copies: &[Model],
+) -> Result<f64, ApplicationError> {
+    let loss = |model: &Model| {
+        Ok::<f64, ApplicationError>(
+            application.sums(model, 0..application.workers())?.objective.mean(),
+        )
+    };
+    let mut mean = Model::zeros(application.layout().clone());
+    for (id, copy) in
+        mean.layout().clone().table_ids().flat_map(|id| copies.iter().map(move |copy| (id, copy)))
+    {
+        let values = mean.table_mut(id).iter_mut().zip(copy.table(id));
+        values.for_each(|(sum, value)| *sum += value / copies.len() as f32);
+    }
+
+    let apart =
+        copies.iter().map(loss).sum::<Result<f64, ApplicationError>>()? / copies.len() as f64;
+    let untrained = loss(&application.initial_model(plan.seed.child("model")))?;
+    let share = (apart - loss(&mean)?) / untrained.abs().max(f64::MIN_POSITIVE);
+    Ok(if share.is_finite() { share } else { 1.0 })
 }
 
 /// The copy of a data center whose workers have trained it alone for [`CLOCKS`] clocks.
@@ -135,8 +169,6 @@ fn add(deltas: &Deltas, scale: f32, model: &mut Model) {
     }
 }
 
-/// The share of the parameters from which on a model counts as dense.
-pub(crate) const DENSE: f64 = 0.9;
 /// The clocks that a copy trains alone.
 const CLOCKS: u64 = 10;
 

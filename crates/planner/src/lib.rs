@@ -19,6 +19,7 @@ mod facts;
 mod memory;
 mod scaling;
 mod simulation;
+mod speed;
 
 use gaia_config::ConfigError;
 use gaia_core::application::ApplicationError;
@@ -33,6 +34,7 @@ pub use facts::Facts;
 pub use memory::Memory;
 pub use scaling::Scaling;
 pub use simulation::{Request, Step, plan};
+pub use speed::at_measured_speed;
 
 /// The longest time that is estimated, in seconds: a year.
 const SECONDS_MAX: f64 = 3.2e7;

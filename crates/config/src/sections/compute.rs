@@ -60,7 +60,7 @@ pub(crate) struct ComputeKeys {
 
 impl ComputeConfig {
     /// The defaults under a driver: computed costs in virtual time, measured ones elsewhere.
-    pub(crate) fn default_for(driver: DriverKind) -> Self {
+    pub fn default_for(driver: DriverKind) -> Self {
         let model = match driver {
             DriverKind::Simulated => ComputeModel::Cost,
             DriverKind::Emulated | DriverKind::Real => ComputeModel::Measured,

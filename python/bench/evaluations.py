@@ -60,6 +60,11 @@ def crossing(evaluations: Sequence[Reached], target: float, higher_is_better: bo
     return evaluations[-1] if evaluations else Reached(False, 0, 0.0, 0.0, 0.0)
 
 
+def crossings(evaluations: Sequence[Reached], targets: Sequence[float], higher_is_better: bool) -> list[Reached]:
+    """Where a run has crossed each of these targets."""
+    return [crossing(evaluations, target, higher_is_better) for target in targets]
+
+
 def virtual(path: Path) -> list[Reached]:
     """The evaluations of a simulated run."""
     found = []

@@ -24,15 +24,20 @@ class Region:
 LOOPBACK = (Region("east", "127.0.0.1"), Region("west", "127.0.0.1"))
 
 
-def write_run_file(folder: Path, regions: Sequence[Region], settings: str, bandwidth: str, rtt: str) -> Path:
-    """Writes the run file of a script over these regions. ``settings`` are more lines of it, before its tables."""
+def write_run_file(
+    folder: Path, regions: Sequence[Region], settings: str, bandwidth: str, rtt: str, app: str = 'app.kind = "external"'
+) -> Path:
+    """Writes the run file of a script over these regions, or of the application ``app``, which is a part of a run file.
+
+    ``settings`` are more lines of it, before its tables.
+    """
     centers = "".join(
         f'[[topology.data_center]]\nname = "{region.name}"\nserver_addresses = ["{region.address}:{free_port()}"]\n'
         for region in regions
     )
     path = folder / "run.toml"
     path.write_text(
-        f'name = "bench"\ndriver = "real"\napp.kind = "external"\n{settings}\n'
+        f'name = "bench"\ndriver = "real"\n{app}\n{settings}\n'
         f'[topology]\nname = "bench"\ncoordinator_address = "{regions[0].address}:{free_port()}"\n'
         "defaults = { servers = 1, workers = 1, colocated = true }\n"
         f'wan = {{ bandwidth = "{bandwidth}", rtt = "{rtt}" }}\n{centers}'
@@ -57,3 +62,11 @@ def start(
             place["GAIA_STATE"] = processes.folder / f"state-{region.name}"
         processes.start(region.name, [*region.enter, sys.executable, script], **place, **variables, BENCH_NAME=region.name)
     return [region.name for region in regions]
+
+
+def start_built_in(processes: Processes, regions: Sequence[Region], run: Path) -> dict[str, int]:
+    """Starts all nodes of a run whose application is Gaia's own. Returns the process of each data center."""
+    node = [sys.executable, "-m", "gaia", "node", run, "--quiet"]
+    processes.start("coordinator", [*regions[0].enter, *node, "--coordinator", "--out", "out"])
+    both = ["--server", 0, "--worker", 0]
+    return {one.name: processes.start(one.name, [*one.enter, *node, "--dc", one.name, *both]).pid for one in regions}

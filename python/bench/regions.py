@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Time and bytes to the same result over three shaped regions, for Gaia and its peers. Needs root on Linux, for namespaces.
+"""Time and bytes to the same results over shaped regions, for Gaia and its peers. Needs root on Linux, for namespaces.
 
-    python/bench/regions.py [--task digits] [--rate 100mbit] [--systems asp,local-steps] [--seeds 1,2,3] [--simulate] [--json]
+    python/bench/regions.py [--task digits] [--regions 2] [--rate 10mbit,50mbit] [--rtt 0,60] [--systems auto,ddp] [--seeds 1,2,3]
+        [--learning-rates 0.01,0.02] [--results FILE.jsonl] [--page docs/src/peers.md] [--simulate] [--json]
 
-One process trains in each region, on examples that the others lack, until the mean of three evaluations has reached the
+One process trains in each region, on examples that the others lack, until the mean of three evaluations has reached the last
 target. ``README.md`` says more.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import itertools
 import json
 import os
 import re
@@ -18,186 +21,258 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import gaia_nodes
-from evaluations import Reached, crossing, evaluated, lines_of, virtual
+from evaluations import Reached, crossings, lines_of, virtual
 from gaia_nodes import Region
 from network import Network, NotAllowed
+from results import Line, Results, Spread, bits_per_second, cells, pinged, rows_at_each_rate, rows_of
 from running import Failed, Processes
+from systems import EVERY, SYSTEMS, TRAIN, Started, Trial
 from tasks import TASKS
 
-TRAIN = Path(__file__).with_name("train.py").resolve()
-NAMES = ("virginia", "ireland", "tokyo")
-EVERY = 16
+NAMES = ("virginia", "ireland", "tokyo", "sydney")
 
-#: The remote models of Gaia, as run files say them.
-REMOTES = {
-    "asp": '{ model = "asp", function = "progress", threshold = 0.1 }',
-    "asp-guard": '{ model = "asp", function = "progress", threshold = 0.1, guard = {} }',
-    "bsp": '{ model = "bsp" }',
-    "local-steps": '{ model = "local-steps", steps = 8 }',
-    "local-steps-0": '{ model = "local-steps", steps = 8, overlap = 0, outer_momentum = 0.9 }',
-}
-PEERS = ("ddp", "ddp-fp16", "torchft-diloco", "hivemind", "alone")
+#: How long a run may take beyond the time that it may train. With ``auto`` a trial comes first.
+START_S_MAX, TRIAL_S_MAX = 180.0, 900.0
+LEARNING_RATES = {"digits": 0.02, "images": 0.02, "text": 1e-3}
+SIMULATED = ", simulated"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The regions, and the links between them."""
+
+    regions: int
+    rate: str
+    rtt_ms: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return NAMES[: self.regions]
+
+    def link(self) -> dict[str, str]:
+        """The links as a run file says them: a region sends to all others at the same time, over one network card."""
+        mbit = bits_per_second(self.rate) / 1e6 / (self.regions - 1)
+        return {"bandwidth": f"{mbit:g} Mbit/s", "rtt": f"{max(self.rtt_ms, 1.0):g} ms"}
+
+    def __str__(self) -> str:
+        return f"{self.regions} regions, {self.rate}, {self.rtt_ms:g} ms"
 
 
 def main() -> int:
     arguments = parsed()
-    found: dict[str, list[Reached]] = {}
-    if arguments.simulate and arguments.step_ms is None:
-        arguments.step_ms = plain_step_ms(arguments)
-    for seed in arguments.seeds:
-        for system in arguments.systems:
-            try:
-                reached = real(system, seed, arguments)
-            except NotAllowed as error:
-                print(f"skipped: {error}", file=sys.stderr)
-                return 0
-            except Failed as failure:
-                print(f"{system}: left out, {failure}", file=sys.stderr)
-                continue
-            record(found, system, seed, reached)
-        for system in [one for one in arguments.systems if arguments.simulate and one in REMOTES]:
-            record(found, f"{system}, simulated", seed, simulated(system, seed, arguments))
-    show(found, arguments)
-    return 0
+    results = Results(arguments.results)
+    code = 0
+    try:
+        measure(results, arguments)
+    except NotAllowed as error:
+        print(f"skipped: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        code = 130
+    show(results.lines, arguments)
+    if arguments.page is not None:
+        import peers_page
+
+        peers_page.write(arguments.page, results.lines)
+    return code
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Time and bytes to a result over three regions.")
-    words = lambda text: text.split(",")  # noqa: E731
+    parser = argparse.ArgumentParser(description="Time and bytes to results over shaped regions.", allow_abbrev=False)
+    words = lambda text: text.split(",") if text else []  # noqa: E731
+    numbers = lambda text: [float(one) for one in words(text)]  # noqa: E731
+    whole = lambda text: [int(one) for one in words(text)]  # noqa: E731
     parser.add_argument("--task", choices=sorted(TASKS), default="digits")
-    parser.add_argument("--rate", default="100mbit", help="of each region's link, each way, as tc says it [default: 100mbit]")
-    parser.add_argument("--systems", type=words, default=[*REMOTES, *PEERS], help="names of systems [default: all]")
-    parser.add_argument("--seeds", type=lambda text: [int(one) for one in text.split(",")], default=[1])
+    parser.add_argument("--regions", type=int, choices=range(2, len(NAMES) + 1), default=2, help="data centers [default: 2]")
+    parser.add_argument("--rate", type=words, default=["50mbit"], help="of each region's link, as tc says it [default: 50mbit]")
+    parser.add_argument("--rtt", type=numbers, default=[0.0], help="round trips that links add, in ms [default: 0]")
+    by_default = [name for name, system in SYSTEMS.items() if system.by_default]
+    parser.add_argument("--systems", type=words, help=f"names of systems [default: {','.join(by_default)}]")
+    parser.add_argument("--seeds", type=whole, default=[1])
+    parser.add_argument("--learning-rates", "--rates", type=numbers, help="each system's best of these is shown")
     parser.add_argument("--steps", type=int, default=2000, help="the most steps of a region [default: 2000]")
     parser.add_argument("--seconds", type=float, default=240.0, help="the longest that a run may train [default: 240]")
-    parser.add_argument("--simulate", action="store_true", help="the same runs of Gaia with the simulated driver")
-    parser.add_argument("--step-ms", type=float, help="what a step takes in simulation [default: as three plain scripts take]")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each run, after the table")
+    parser.add_argument("--simulate", action="store_true", help="the same runs of Gaia's scripts with the simulated driver")
+    parser.add_argument("--step-ms", type=float, help="what a step takes in simulation [default: as plain scripts take]")
+    parser.add_argument("--results", type=Path, help="a file that runs are added to; those that it has are not repeated")
+    parser.add_argument("--page", type=Path, help="a page whose tables are written from the results")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each run, after the tables")
     arguments = parser.parse_args()
-    unknown = set(arguments.systems) - {*REMOTES, *PEERS}
-    if unknown:
-        parser.error(f"unknown systems {sorted(unknown)}, expected some of {[*REMOTES, *PEERS]}")
-    if not re.fullmatch(r"\d+[kmg]bit", arguments.rate):
-        parser.error(f"the rate is `{arguments.rate}`, expected a number with kbit, mbit or gbit")
+    if arguments.systems is None:
+        # Gaia's own application has the digits only.
+        arguments.systems = [name for name in by_default if arguments.task == "digits" or not SYSTEMS[name].is_built_in]
+    arguments.learning_rates = arguments.learning_rates or [LEARNING_RATES[arguments.task]]
+
+    if unknown := set(arguments.systems) - set(SYSTEMS):
+        parser.error(f"unknown systems {sorted(unknown)}, expected some of {list(SYSTEMS)}")
+    if wrong := [name for name in arguments.systems if SYSTEMS[name].is_built_in and arguments.task != "digits"]:
+        parser.error(f"{wrong[0]} trains the digits only, and the task is `{arguments.task}`")
+    if wrong := [rate for rate in arguments.rate if not re.fullmatch(r"\d+[kmg]bit", rate)]:
+        parser.error(f"the rate is `{wrong[0]}`, expected a number with kbit, mbit or gbit")
+    if min(arguments.rtt) < 0:
+        parser.error(f"the round trip is {min(arguments.rtt)} ms, expected 0 or more")
     return arguments
 
 
-def variables(system: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The environment of ``train.py``."""
-    task = {"BENCH_SYSTEM": "gaia" if system in REMOTES else system, "BENCH_TASK": arguments.task}
-    return {**task, "BENCH_SEED": seed, "BENCH_STEPS": arguments.steps, "BENCH_EVERY": EVERY, "OMP_NUM_THREADS": 1}
+def measure(results: Results, arguments: argparse.Namespace) -> None:
+    """Measures what the results lack: for each seed all cells, and in each cell the systems in turn."""
+    for seed in arguments.seeds:
+        for rate, rtt_ms in itertools.product(arguments.rate, arguments.rtt):
+            cell = Cell(arguments.regions, rate, rtt_ms)
+            for system, learning_rate in itertools.product(arguments.systems, arguments.learning_rates):
+                trial = Trial(arguments.task, system, seed, learning_rate, arguments.steps)
+                measured(results, trial, cell, arguments)
 
 
-def settings(system: str, seed: int, arguments: argparse.Namespace) -> str:
-    stop = f"stop.clocks = {arguments.steps}\nevaluate.every = {EVERY}"
-    return f"seed = {seed}\nsync.remote = {REMOTES[system]}\n{stop}"
+def measured(results: Results, trial: Trial, cell: Cell, arguments: argparse.Namespace) -> None:
+    system = SYSTEMS[trial.system]
+    run = {"task": trial.task, **asdict(cell), "learning_rate": trial.learning_rate, "seed": trial.seed}
+    for name in [trial.system, *([trial.system + SIMULATED] if arguments.simulate and system.is_gaia else [])]:
+        line: Line = {"system": name, **run, "seconds_max": arguments.seconds, "steps_max": arguments.steps}
+        if results.has(line) or (name.endswith(SIMULATED) and system.is_built_in):
+            continue
+        line["date"] = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        line |= machine()
+        try:
+            if name.endswith(SIMULATED):
+                evaluations = simulated(trial, cell, arguments)
+            else:
+                evaluations, line["ping_ms"] = real(trial, cell, arguments)
+        except Failed as failure:
+            print(f"{cell}, {name}: left out, {failure}", file=sys.stderr)
+            continue
+        record(results, line, evaluations)
 
 
-def link(arguments: argparse.Namespace) -> dict[str, str]:
-    """The links as a run file says them: a region sends to all others at the same time, over one network card."""
-    number, unit = re.fullmatch(r"(\d+)([kmg])bit", arguments.rate).groups()  # type: ignore[union-attr]
-    mbit = int(number) * {"k": 1e-3, "m": 1.0, "g": 1e3}[unit] / (len(NAMES) - 1)
-    return {"bandwidth": f"{mbit:g} Mbit/s", "rtt": "1 ms"}
+def machine() -> dict[str, Any]:
+    """What else a run depends on."""
+    congestion = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+    return {
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "congestion_control": congestion.read_text().strip() if congestion.exists() else "unknown",
+    }
 
 
-def real(system: str, seed: int, arguments: argparse.Namespace) -> Reached:
-    """A run over namespaces, which ends where it has reached the target."""
-    task = TASKS[arguments.task]
+def processor() -> str:
+    """The model of the processor."""
+    about = Path("/proc/cpuinfo")
+    models = [line.split(":")[1].strip() for line in about.read_text().splitlines() if line.startswith("model name")]
+    return models[0] if models else "a processor of unknown model"
+
+
+def real(trial: Trial, cell: Cell, arguments: argparse.Namespace) -> tuple[list[Reached], list[float]]:
+    """A run over namespaces, which ends where it has reached the last target. Also the least, median and most of round trips."""
+    task = TASKS[trial.task]
     with (
-        tempfile.TemporaryDirectory(prefix="gaia-bench-") as folder,
-        Network(NAMES, arguments.rate) as network,
-        Processes(Path(folder)) as processes,
+        tempfile.TemporaryDirectory(prefix="gaia-bench-") as name,
+        Network(cell.names, cell.rate, Path(name), cell.rtt_ms) as network,
+        Processes(Path(name)) as processes,
     ):
-        environment = variables(system, seed, arguments)
-        if system in REMOTES:
-            text = settings(system, seed, arguments)
-            run = gaia_nodes.write_run_file(Path(folder), network.regions, text, **link(arguments))
-            names = gaia_nodes.start(processes, network.regions, run, TRAIN, **environment)
-        else:
-            names = start_peers(processes, network.regions, system, environment)
+        trips = network.round_trips_ms()
+        ping_ms = [round(one, 2) for one in (trips[0], statistics.median(trips), trips[-1])]
+
+        started, began = Started(trial, processes, network.regions, cell.link()), time.monotonic()
+        longest = arguments.seconds + START_S_MAX + (TRIAL_S_MAX if SYSTEMS[trial.system].chooses else 0.0)
         while True:
-            time.sleep(0.2)
-            evaluations = evaluated(Path(folder), names)
-            reached = crossing(evaluations, task.target, task.higher_is_better)
-            too_long = evaluations and evaluations[-1].seconds > arguments.seconds
-            if reached.is_there or too_long or not processes.running(names):
-                return reached
+            time.sleep(0.1)
+            network.check()
+            running = started.is_running()
+            evaluations = started.evaluations()
+            last = crossings(evaluations, task.targets[-1:], task.higher_is_better)[0]
+            if last.is_there or not running or last.seconds > arguments.seconds:
+                return evaluations, ping_ms
+            if time.monotonic() - began > longest:
+                raise Failed(f"after {longest:.0f} s it has evaluations of {last.seconds:.0f} s")
 
 
-def start_peers(processes: Processes, regions: Sequence[Region], system: str, environment: dict[str, Any]) -> list[str]:
-    """Starts a peer's processes, one in each region, and in the first region what they meet at."""
-    first = regions[0].address
-    if system == "torchft-diloco":
-        lighthouse = [Path(sys.executable).with_name("torchft_lighthouse"), "--min_replicas", len(regions)]
-        processes.start("lighthouse", [*regions[0].enter, *lighthouse, "--bind", f"{first}:29510", "--join_timeout_ms", 10_000])
-    for rank, region in enumerate(regions):
-        group = {"MASTER_ADDR": first, "MASTER_PORT": 29500, "RANK": rank, "WORLD_SIZE": len(regions)}
-        place = {"BENCH_NAME": region.name, "BENCH_ADDRESS": region.address, "GLOO_SOCKET_IFNAME": "eth0"}
-        address = {"TORCHFT_LIGHTHOUSE": f"http://{first}:29510"}
-        processes.start(region.name, [*region.enter, sys.executable, TRAIN], **environment, **group, **place, **address)
-    return [region.name for region in regions]
-
-
-def simulated(system: str, seed: int, arguments: argparse.Namespace) -> Reached:
+def simulated(trial: Trial, cell: Cell, arguments: argparse.Namespace) -> list[Reached]:
     """The same run with the simulated driver, and links of the same bandwidths. A step is charged."""
+    if arguments.step_ms is None:
+        arguments.step_ms = plain_step_ms(trial, cell)
+        print(f"simulated: a step takes {arguments.step_ms:.1f} ms", file=sys.stderr)
+    task = TASKS[trial.task]
     with tempfile.TemporaryDirectory(prefix="gaia-bench-") as folder:
-        regions = [Region(name, "127.0.0.1") for name in NAMES]
-        rate = TASKS[arguments.task].batch / arguments.step_ms * 1e3
+        regions = [Region(name, "127.0.0.1") for name in cell.names]
+        rate = task.batch // cell.regions / arguments.step_ms * 1e3
         compute = f'compute = {{ model = "cost", examples_per_second = {rate:.1f} }}'
-        text = f"{settings(system, seed, arguments)}\n{compute}"
-        run = gaia_nodes.write_run_file(Path(folder), regions, text, **link(arguments))
+        run = gaia_nodes.write_run_file(Path(folder), regions, f"{trial.settings()}\n{compute}", **cell.link())
         command = [sys.executable, "-m", "gaia", "train", run, "--script", TRAIN, "--driver", "simulated"]
-        task, progress = TASKS[arguments.task], Path(folder) / "out" / "progress.jsonl"
+        progress = Path(folder) / "out" / "progress.jsonl"
         with Processes(Path(folder)) as processes:
-            processes.start("simulated", [*command, "--out", "out", "--quiet"], **variables(system, seed, arguments))
+            processes.start("simulated", [*command, "--out", "out", "--quiet"], **trial.environment(cell.regions))
             while processes.running():
                 time.sleep(0.5)
-                reached = crossing(virtual(progress), task.target, task.higher_is_better)
-                if reached.is_there:
-                    return reached
-        return crossing(virtual(progress), task.target, task.higher_is_better)
+                evaluations = virtual(progress)
+                if crossings(evaluations, task.targets[-1:], task.higher_is_better)[0].is_there:
+                    return evaluations
+        return virtual(progress)
 
 
-def plain_step_ms(arguments: argparse.Namespace) -> float:
-    """What a step takes where three scripts train at the same time without any synchronisation: the median of the regions."""
+def plain_step_ms(trial: Trial, cell: Cell) -> float:
+    """What a step takes where scripts train at the same time without any synchronisation: the median of the regions."""
+    alone = Trial(trial.task, "alone", 1, trial.learning_rate, 10 * EVERY)
     with tempfile.TemporaryDirectory(prefix="gaia-bench-") as folder, Processes(Path(folder)) as processes:
-        environment = {**variables("alone", 1, arguments), "BENCH_STEPS": 10 * EVERY}
-        for rank, name in enumerate(NAMES):
-            processes.start(name, [sys.executable, TRAIN], **environment, RANK=rank, BENCH_NAME=name)
+        for rank, name in enumerate(cell.names):
+            processes.start(name, [sys.executable, TRAIN], **alone.environment(cell.regions), RANK=rank, BENCH_NAME=name)
         processes.wait(300)
-        logs = [lines_of(Path(folder) / f"{name}.jsonl") for name in NAMES]
+        logs = [lines_of(Path(folder) / f"{name}.jsonl") for name in cell.names]
     steps = [(log[-1]["time"] - log[1]["time"]) / (log[-1]["step"] - log[1]["step"]) * 1e3 for log in logs]
     return float(statistics.median(steps))
 
 
-def record(found: dict[str, list[Reached]], system: str, seed: int, reached: Reached) -> None:
-    found.setdefault(system, []).append(reached)
-    words = f"{reached.seconds:.1f} s, {reached.step} steps, {reached.sent_mb:.1f} MB a region, {reached.metric:.3f}"
-    print(f"seed {seed}, {system}: {'' if reached.is_there else 'not reached, '}{words}", file=sys.stderr, flush=True)
+def record(results: Results, line: Line, evaluations: Sequence[Reached]) -> None:
+    """Adds a run to the results, and says what it has shown."""
+    task = TASKS[line["task"]]
+    found = crossings(evaluations, task.targets, task.higher_is_better)
+    line["targets"] = [{"target": target, **asdict(one)} for target, one in zip(task.targets, found, strict=True)]
+    line["curve"] = [[one.step, round(one.seconds, 2), round(one.sent_mb, 2), round(one.metric, 4)] for one in evaluations]
+    results.add(line)
+
+    where = f"{line['regions']} regions, {line['rate']}, {line['rtt_ms']:g} ms, seed {line['seed']}"
+    print(f"{where}, {line['system']}, learning rate {line['learning_rate']:g}", file=sys.stderr)
+    for target, one in zip(task.targets, found, strict=True):
+        words = f"{one.seconds:.1f} s, {one.step} steps, {one.sent_mb:.1f} MB a region, {one.metric:.3f}"
+        print(f"  {target}: {'' if one.is_there else 'not reached, '}{words}", file=sys.stderr, flush=True)
 
 
-def show(found: dict[str, list[Reached]], arguments: argparse.Namespace) -> None:
-    task = TASKS[arguments.task]
-    seeds = ", ".join(str(seed) for seed in arguments.seeds)
-    machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-    print(f"\n{arguments.task} to {task.metric} {task.target}, links of {arguments.rate}, seeds {seeds}; {machine}")
-    if arguments.step_ms is not None:
-        print(f"simulated: a step takes {arguments.step_ms:.1f} ms")
-    print(f"{'':28} {'reached':>8} {'seconds':>8} {'min':>7} {'max':>7} {'steps':>6} {'MB/region':>10} {task.metric:>9}")
-    for system, runs in found.items():
-        there = [one for one in runs if one.is_there]
-        shown = there or runs
-        seconds = [one.seconds for one in shown]
-        steps, sent, metric = (statistics.median(getattr(one, key) for one in shown) for key in ("step", "sent_mb", "metric"))
-        times = f"{statistics.median(seconds):8.1f} {min(seconds):7.1f} {max(seconds):7.1f}"
-        print(f"{system:28} {len(there):>3} of {len(runs)} {times} {steps:6.0f} {sent:10.1f} {metric:9.3f}")
-    for system, runs in found.items() if arguments.json else ():
-        for seed, one in zip(arguments.seeds, runs, strict=False):
-            print(json.dumps({"system": system, "seed": seed, "task": arguments.task, "rate": arguments.rate, **vars(one)}))
+def show(lines: Sequence[Line], arguments: argparse.Namespace) -> None:
+    """Prints a table for each cell of this command."""
+    task, width = TASKS[arguments.task], 28
+    asked = {(arguments.task, arguments.regions, rate, rtt) for rate in arguments.rate for rtt in arguments.rtt}
+    for cell, found in cells(lines).items():
+        if cell not in asked:
+            continue
+        one, rates = found[-1], sorted({line["learning_rate"] for line in found})
+        seeds = ", ".join(str(seed) for seed in sorted({line["seed"] for line in found}))
+        print(f"\n{arguments.task}, {cell[1]} regions, links of {cell[2]}, round trip {cell[3]:g} ms, seeds {seeds}")
+        print(f"{one['cores']} cores, load {one['load']}, TCP {one['congestion_control']}, ping {pinged(found)}")
+        head = f"{'':{width}} {'rate':>6}"
+        for target in task.targets:
+            head += f" | {f'to {target}':>8} {'seconds':>8} {'min':>7} {'max':>7} {'steps':>6} {'MB/region':>10} {task.metric:>9}"
+        print(head)
+        best = rows_of(found, task.higher_is_better)
+        for row in best:
+            print(f"{row.system:{width}} {row.learning_rate:6g}{''.join(map(told, row.spreads))}")
+        if len(rates) > 1:
+            print(f"every rate of {', '.join(f'{rate:g}' for rate in rates)}:")
+            for row in [each for row in best for each in rows_at_each_rate(found, row.system)]:
+                print(f"{row.system:{width}} {row.learning_rate:6g}{''.join(map(told, row.spreads))}")
+        for line in found if arguments.json else ():
+            print(json.dumps(line))
+
+
+def told(spread: Spread) -> str:
+    """The columns of one target."""
+    least, most = spread.seconds_range
+    times = f"{spread.seconds:8.1f} {least:7.1f} {most:7.1f}"
+    there = f"{spread.reached} of {spread.runs}"
+    return f" | {there:>8} {times} {spread.steps:6.0f} {spread.sent_mb:10.1f} {spread.metric:9.3f}"
 
 
 if __name__ == "__main__":

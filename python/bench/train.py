@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,11 +19,11 @@ from torch import nn
 from tasks import TASKS, Batch
 
 SYSTEM, TASK = os.environ["BENCH_SYSTEM"], os.environ["BENCH_TASK"]
-SEED, STEPS, EVERY = (int(os.environ[f"BENCH_{name}"]) for name in ("SEED", "STEPS", "EVERY"))
-#: Steps between two synchronisations of systems that have them.
-SYNC_EVERY = 8
-REGIONS = 3
+SEED, REGIONS, STEPS, EVERY = (int(os.environ[f"BENCH_{name}"]) for name in ("SEED", "REGIONS", "STEPS", "EVERY"))
+LEARNING_RATE = float(os.environ["BENCH_LEARNING_RATE"])
 MINUTES = timedelta(minutes=5)
+#: The state of a communication hook of DDP, and the hook.
+Hook = tuple[object, Callable[..., Any]]
 
 
 class Log:
@@ -45,7 +46,7 @@ class Training:
     """A task in one region, and the loop that all peers share."""
 
     def __init__(self, rank: int) -> None:
-        self.task = TASKS[TASK](rank, SEED)
+        self.task = TASKS[TASK](rank, REGIONS, SEED, LEARNING_RATE)
         self.model: nn.Module = self.task.model
         self.optimizer = self.task.optimizer
         self.log = Log()
@@ -89,22 +90,48 @@ def with_gaia() -> None:
     run.end()
 
 
-def with_ddp(compress: bool) -> None:
+def with_ddp(hook: Callable[[], Hook] | None = None, **settings: Any) -> None:
+    """``hook`` makes a state and a communication hook; ``settings`` are those of DDP."""
     from torch import distributed
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
     from torch.nn.parallel import DistributedDataParallel
 
     distributed.init_process_group("gloo", timeout=MINUTES)
     training = Training(distributed.get_rank())
-    model = DistributedDataParallel(training.model)
-    if compress:
-        model.register_comm_hook(None, fp16_compress_hook)
+    model = DistributedDataParallel(training.model, **settings)
+    if hook is not None:
+        model.register_comm_hook(*hook())
     training.model = model
     training.loop()
     distributed.destroy_process_group()
 
 
-def with_torchft() -> None:
+def half_precision() -> Hook:
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+    return None, fp16_compress_hook
+
+
+def with_power_sgd(rank: int) -> None:
+    from power_sgd import PowerSgd
+
+    # One bucket: collectives of several would wait for one another, each for its round trips.
+    with_ddp(lambda: (None, PowerSgd(rank, SEED).hook), bucket_cap_mb=1 << 10)
+
+
+def with_post_local_sgd(sync_every: int) -> None:
+    """Means of the parameters in single precision, by torch's averager. The momentum of each region stays there."""
+    from torch import distributed
+    from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+
+    distributed.init_process_group("gloo", timeout=MINUTES)
+    training = Training(distributed.get_rank())
+    # The warm-up has it average after the last of `sync_every` steps instead of after the first.
+    averager = PeriodicModelAverager(period=sync_every, warmup_steps=sync_every - 1)
+    training.loop(lambda _: averager.average_parameters(training.model.parameters()))
+    distributed.destroy_process_group()
+
+
+def with_torchft(sync_every: int) -> None:
     from torch.distributed import TCPStore
     from torchft import Manager, ProcessGroupGloo
     from torchft.local_sgd import DiLoCo
@@ -128,12 +155,12 @@ def with_torchft() -> None:
         hostname=address,
         init_sync=False,
     )
-    with DiLoCo(manager, [training.model], training.optimizer, outer, sync_every=SYNC_EVERY):
+    with DiLoCo(manager, [training.model], training.optimizer, outer, sync_every=sync_every):
         training.loop()
     manager.shutdown(wait=False)
 
 
-def with_hivemind() -> None:
+def with_hivemind(sync_every: int) -> None:
     """Means of the parameters in half precision. Steps of milliseconds are too short for ``hivemind.Optimizer``."""
     import hivemind
     from hivemind.averaging import DecentralizedAverager
@@ -162,7 +189,7 @@ def with_hivemind() -> None:
     )
 
     def average(step: int) -> None:
-        if step % SYNC_EVERY:
+        if step % sync_every:
             return
         with averager.get_tensors() as averaged:
             for tensor, own in zip(averaged, parameters, strict=True):
@@ -184,10 +211,14 @@ def alone() -> None:
 
 SYSTEMS: dict[str, Callable[[], None]] = {
     "gaia": with_gaia,
-    "ddp": lambda: with_ddp(False),
-    "ddp-fp16": lambda: with_ddp(True),
-    "torchft-diloco": with_torchft,
-    "hivemind": with_hivemind,
+    "ddp": with_ddp,
+    "ddp-fp16": lambda: with_ddp(half_precision),
+    "powersgd-2": lambda: with_power_sgd(2),
+    "powersgd-4": lambda: with_power_sgd(4),
+    "post-local-sgd-8": lambda: with_post_local_sgd(8),
+    "torchft-diloco-8": lambda: with_torchft(8),
+    "torchft-diloco-20": lambda: with_torchft(20),
+    "hivemind-8": lambda: with_hivemind(8),
     "alone": alone,
 }
 

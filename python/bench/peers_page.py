@@ -1,0 +1,120 @@
+"""The page of the comparison with peers, whose tables and pictures follow from the lines of results.
+
+In the page, `<!-- machine -->` and `<!-- cells -->` begin what is replaced, and `<!-- end -->` ends it. The rest is by people.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from picture import Named, drawn
+from results import Line, Row, Spread, cells, pinged, rows_of
+from systems import SYSTEMS
+from tasks import TASKS
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benches"))
+from page import between, digits  # noqa: E402
+
+
+def write(page: Path, lines: Sequence[Line]) -> None:
+    """Replaces the tables of a page, and writes the picture of each cell into the folder above the page's."""
+    # Those that only people ask for, such as simulated ones, are no systems of the page.
+    shown = [line for line in lines if line["system"] in SYSTEMS]
+    sections = []
+    for cell, found in cells(shown).items():
+        name = f"peers-{'-'.join(map(str, cell[:3]))}-{cell[3]:g}ms.svg"
+        rows = rows_of(found, TASKS[cell[0]].higher_is_better)
+        named = [Named(plain(row.system), SYSTEMS[row.system].is_gaia, row) for row in rows]
+        (page.parent.parent / name).write_text(drawn(title(cell), named, TASKS[cell[0]].metric))
+        sections.append(section(cell, found, rows, name))
+    text = between(page.read_text(), "machine", machine(shown))
+    page.write_text(between(text, "cells", "\n".join(sections)))
+
+
+def section(cell: tuple[Any, ...], lines: Sequence[Line], rows: Sequence[Row], picture: str) -> str:
+    """A cell: its heading, what was measured, its picture, who is first, and a table."""
+    task = TASKS[cell[0]]
+    seeds = ", ".join(str(seed) for seed in sorted({line["seed"] for line in lines}))
+    rates = sorted({line["learning_rate"] for line in lines})
+    tried = ", ".join(f"{rate:g}" for rate in rates)
+    learning = f"Learning rate {tried}." if len(rates) == 1 else f"Each system at its best learning rate of {tried}."
+    facts = f"Seeds {seeds}. {learning} An echo takes {pinged(lines)}."
+    leaders = [leader(rows, at, f"{task.metric} {target:g}") for at, target in enumerate(task.targets)]
+    image = f"![Seconds and megabytes of each system: {title(cell)}.](../{picture})"
+    return "\n".join([f"### {title(cell)}", "", facts, "", image, "", *leaders, "", table(rows, task.targets, len(rates) > 1)])
+
+
+def title(cell: tuple[Any, ...]) -> str:
+    task, regions, rate, rtt_ms = cell
+    link = f"{rate[:-4]} {rate[-4].upper().replace('K', 'k')}bit/s"
+    return f"{task.capitalize()}: {regions} data centers, {link}, round trip {rtt_ms:g} ms"
+
+
+def leader(rows: Sequence[Row], at: int, goal: str) -> str:
+    """Who is first at a target in time and in bytes, and how far the best of the other side is behind."""
+    time = compared(rows, at, lambda one: one.seconds, "s", "takes {} times as long")
+    sent = compared(rows, at, lambda one: one.sent_mb, "MB", "sends {} times as much")
+    if time is None or sent is None:
+        return f"- To {goal}: nobody has reached it."
+    return f"- To {goal}, first: {time}. Fewest bytes: {sent}."
+
+
+def compared(rows: Sequence[Row], at: int, value: Callable[[Spread], float], unit: str, words: str) -> str | None:
+    """The best of Gaia beside the best of its peers. ``None`` where no run has reached the target."""
+    there = [row for row in rows if row.spreads[at].is_there and row.system != "alone"]
+    ordered = sorted(there, key=lambda row: value(row.spreads[at]))
+    if not ordered:
+        return None
+    first = ordered[0]
+    is_gaia = SYSTEMS[first.system].is_gaia
+    text = f"{SYSTEMS[first.system].label} with {digits(value(first.spreads[at]))} {unit}"
+    other = next((row for row in ordered if SYSTEMS[row.system].is_gaia != is_gaia), None)
+    if other is None:
+        return f"{text}; {'no peer' if is_gaia else 'nothing of Gaia'} has reached it"
+    whose = "the best peer" if is_gaia else "the best of Gaia"
+    ratio = digits(value(other.spreads[at]) / value(first.spreads[at]))
+    return f"{text}; {whose}, {SYSTEMS[other.system].label}, {words.format(ratio)}"
+
+
+def table(rows: Sequence[Row], targets: Sequence[float], with_rate: bool) -> str:
+    """A row for each system: for each target how many runs have reached it, seconds, steps and megabytes."""
+    rate = [" rate |", "---|"] if with_rate else ["", ""]
+    head = "".join(f" to {target:g} | seconds | steps | MB |" for target in targets)
+    lines = [f"| |{rate[0]}{head}", f"|---|{rate[1]}{'---|---|---|---|' * len(targets)}"]
+    for row in sorted(rows, key=lambda row: (not row.spreads[0].is_there, row.spreads[0].seconds)):
+        rate_cell = f" {row.learning_rate:g} |" if with_rate else ""
+        lines.append(f"| {SYSTEMS[row.system].label} |{rate_cell}{''.join(map(columns, row.spreads))}")
+    return "\n".join([*lines, ""])
+
+
+def columns(spread: Spread) -> str:
+    """The cells of one target. A system that misses it says how far it has come."""
+    if not spread.is_there:
+        reached = f"{spread.reached} of {spread.runs}" if spread.reached else f"never, {spread.metric:.3f}"
+        return f" {reached} | in {digits(spread.seconds)} | {spread.steps:,.0f} | {digits(spread.sent_mb)} |"
+    least, most = map(digits, spread.seconds_range)
+    seconds = digits(spread.seconds) if least == most else f"{digits(spread.seconds)} ({least} to {most})"
+    return f" {spread.reached} of {spread.runs} | {seconds} | {spread.steps:,.0f} | {digits(spread.sent_mb)} |"
+
+
+def plain(system: str) -> str:
+    return SYSTEMS[system].label.replace("`", "")
+
+
+def machine(lines: Sequence[Line]) -> str:
+    """When and where these runs were measured."""
+    if not lines:
+        return "Nothing has been measured.\n"
+    days = sorted({line["date"][:10] for line in lines})
+    when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
+    loads = [line["load"] for line in lines]
+    places = sorted({f"{line['cores']} cores of {line['processor']}" for line in lines})
+    control = sorted({line["congestion_control"] for line in lines})
+    return (
+        f"Measured {when} on {' and '.join(places)}.\n"
+        f"Before a run {min(loads):.1f} to {max(loads):.1f} processes of the machine ran or waited for a core. "
+        f"TCP has {' and '.join(control)}.\n"
+    )

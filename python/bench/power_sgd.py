@@ -1,0 +1,74 @@
+"""PowerSGD (Vogels, Karimireddy and Jaggi, NeurIPS 2019, algorithms 1 and 2) as a communication hook of DDP.
+
+A gradient of ``n`` × ``m`` is sent as two matrices of ``n`` × rank and ``m`` × rank, from one power iteration that begins where
+that of the step before has ended. What the two leave out is added to the next gradient (error feedback). Torch's own hook waits
+without end over gloo (torch 2.15), because it chains collectives in callbacks. Here they block: one for the left factors together
+with the gradients that are not compressed, and one for the right factors.
+"""
+
+# Annotations stay objects: DDP compares those of a hook.
+import torch
+from torch import distributed
+
+
+class PowerSgd:
+    """The state of the hook on one process. All processes have the same seed."""
+
+    def __init__(self, rank: int, seed: int) -> None:
+        self._rank = rank
+        self._draws = torch.Generator().manual_seed(seed)
+        #: By parameter, since DDP orders those of a bucket anew after the first step.
+        self._right: dict[torch.Tensor, torch.Tensor] = {}
+        self._errors: dict[torch.Tensor, torch.Tensor] = {}
+
+    def hook(self, _: object, bucket: distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """Replaces the gradients of a bucket by the mean over all processes of what is sent of them."""
+        compressed: dict[torch.Tensor, torch.Tensor] = {}
+        exact: list[torch.Tensor] = []
+        for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
+            if self._pays(gradient):
+                compressed[parameter] = gradient.view(len(gradient), -1)
+            else:
+                exact.append(gradient)
+
+        left = []
+        for parameter, gradient in compressed.items():
+            if parameter in self._errors:
+                gradient += self._errors[parameter]
+            left.append(gradient @ self._right_of(parameter, gradient))
+        mean([*left, *exact])
+        left = [torch.linalg.qr(one).Q for one in left]
+
+        right = [gradient.T @ one for gradient, one in zip(compressed.values(), left, strict=True)]
+        mean(right)
+
+        for (parameter, gradient), one, other in zip(compressed.items(), left, right, strict=True):
+            sent = one @ other.T
+            self._errors[parameter] = gradient - sent
+            self._right[parameter] = other
+            gradient.copy_(sent)
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    def _pays(self, gradient: torch.Tensor) -> bool:
+        """Whether the factors are smaller than the gradient."""
+        rows, columns = len(gradient), gradient.numel() // len(gradient)
+        return gradient.dim() > 1 and self._rank * (rows + columns) < gradient.numel()
+
+    def _right_of(self, parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        """The right factor of the step before, or else a drawn one."""
+        if parameter not in self._right:
+            self._right[parameter] = torch.randn(gradient.shape[1], self._rank, generator=self._draws)
+        return self._right[parameter]
+
+
+def mean(tensors: list[torch.Tensor]) -> None:
+    """Replaces tensors by their means over all processes, with one collective."""
+    if not tensors:
+        return
+    flat = torch.cat([one.reshape(-1) for one in tensors])
+    distributed.all_reduce(flat)
+    flat /= distributed.get_world_size()
+    for one, part in zip(tensors, flat.split([one.numel() for one in tensors]), strict=True):
+        one.copy_(part.view_as(one))

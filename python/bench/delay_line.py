@@ -54,16 +54,15 @@ class Direction:
 
 
 def main() -> None:
-    ends = [end_of(name) for name in sys.argv[1:3]]
-    delay_s = float(sys.argv[3]) / 1e3
-    directions = {ends[0]: Direction(*ends, delay_s), ends[1]: Direction(*ends[::-1], delay_s)}
+    first, second, delay_s = end_of(sys.argv[1]), end_of(sys.argv[2]), float(sys.argv[3]) / 1e3
+    directions = {first: Direction(first, second, delay_s), second: Direction(second, first, delay_s)}
     # Training keeps all cores busy, and a delay must not depend on it.
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     while True:
         due = [at for direction in directions.values() if (at := direction.send_due()) is not None]
         wait_s = max(0.0, min(due) - time.monotonic()) if due else None
-        for ready in select.select(ends, [], [], wait_s)[0]:
+        for ready in select.select([first, second], [], [], wait_s)[0]:
             directions[ready].take()
 
 

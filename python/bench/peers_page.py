@@ -6,6 +6,7 @@ In the page, `<!-- machine -->` and `<!-- cells -->` begin what is replaced, and
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from tasks import TASKS
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benches"))
 from page import between, digits  # noqa: E402
+
+
+#: The settings between which a trial chooses.
+MAIN_SETTINGS = ("steps", "overlap", "density", "total_density", "outer_momentum", "threshold", "values")
 
 
 def write(page: Path, lines: Sequence[Line]) -> None:
@@ -43,8 +48,11 @@ def section(cell: tuple[Any, ...], lines: Sequence[Line], rows: Sequence[Row], p
     learning = f"Learning rate {tried}." if len(rates) == 1 else f"Each system at its best learning rate of {tried}."
     facts = f"Seeds {seeds}. {learning} An echo takes {pinged(lines)}."
     leaders = [leader(rows, at, f"{task.metric} {target:g}") for at, target in enumerate(task.targets)]
+    chosen = choices(lines)
     image = f"![Seconds and megabytes of each system: {title(cell)}.](../{picture})"
-    return "\n".join([f"### {title(cell)}", "", facts, "", image, "", *leaders, "", table(rows, task.targets, len(rates) > 1)])
+    return "\n".join(
+        [f"### {title(cell)}", "", facts, "", image, "", *leaders, *chosen, "", table(rows, task.targets, len(rates) > 1)]
+    )
 
 
 def title(cell: tuple[Any, ...]) -> str:
@@ -70,13 +78,31 @@ def compared(rows: Sequence[Row], at: int, value: Callable[[Spread], float], uni
         return None
     first = ordered[0]
     is_gaia = SYSTEMS[first.system].is_gaia
-    text = f"{SYSTEMS[first.system].label} with {digits(value(first.spreads[at]))} {unit}"
+    text = f"{SYSTEMS[first.system].label}, {digits(value(first.spreads[at]))} {unit}"
     other = next((row for row in ordered if SYSTEMS[row.system].is_gaia != is_gaia), None)
     if other is None:
         return f"{text}; {'no peer' if is_gaia else 'nothing of Gaia'} has reached it"
     whose = "the best peer" if is_gaia else "the best of Gaia"
     ratio = digits(value(other.spreads[at]) / value(first.spreads[at]))
     return f"{text}; {whose}, {SYSTEMS[other.system].label}, {words.format(ratio)}"
+
+
+def choices(lines: Sequence[Line]) -> list[str]:
+    """What the trials of Gaia have chosen, in how many runs."""
+    found: dict[str, Counter[str]] = {}
+    for line in lines:
+        if SYSTEMS[line["system"]].chooses and line.get("remote"):
+            found.setdefault(line["system"], Counter())[settings(line["remote"])] += 1
+    return [
+        f"- {SYSTEMS[system].label} chose {'; '.join(f'{words} ({times} of {count.total()})' for words, times in count.items())}."
+        for system, count in found.items()
+    ]
+
+
+def settings(remote: dict[str, Any]) -> str:
+    """A remote model in the words of run files, its main settings alone."""
+    main = {key: remote[key] for key in MAIN_SETTINGS if key in remote}
+    return ", ".join([f"`{remote['model']}`", *(f"`{key} = {value}`" for key, value in main.items())])
 
 
 def table(rows: Sequence[Row], targets: Sequence[float], with_rate: bool) -> str:

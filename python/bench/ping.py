@@ -41,7 +41,7 @@ def echo(icmp: socket.socket, address: str, number: int) -> float:
 
 def checksum(data: bytes) -> int:
     """The Internet checksum (RFC 1071) of an even number of bytes, the field of the checksum left out."""
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
 

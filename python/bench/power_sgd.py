@@ -1,9 +1,9 @@
 """PowerSGD (Vogels, Karimireddy and Jaggi, NeurIPS 2019, algorithms 1 and 2) as a communication hook of DDP.
 
 A gradient of ``n`` × ``m`` is sent as two matrices of ``n`` × rank and ``m`` × rank, from one power iteration that begins where
-that of the step before has ended. What the two leave out is added to the next gradient (error feedback). Torch's own hook waits
-without end over gloo (torch 2.15), because it chains collectives in callbacks. Here they block: one for the left factors together
-with the gradients that are not compressed, and one for the right factors.
+the one of the step before has ended. What they leave out is added to the next gradient (error feedback). Torch's own hook,
+which chains collectives in callbacks, waits without end over gloo (torch 2.15). Here collectives block: one for the left factors
+together with the gradients that are not compressed, and one for the right factors.
 """
 
 # Annotations stay objects: DDP compares those of a hook.

@@ -141,7 +141,8 @@ def measured(results: Results, trial: Trial, cell: Cell, arguments: argparse.Nam
             if name.endswith(SIMULATED):
                 evaluations = simulated(trial, cell, arguments)
             else:
-                evaluations, line["ping_ms"] = real(trial, cell, arguments)
+                evaluations, found = real(trial, cell, arguments)
+                line |= found
         except Failed as failure:
             print(f"{cell}, {name}: left out, {failure}", file=sys.stderr)
             continue
@@ -166,8 +167,11 @@ def processor() -> str:
     return models[0] if models else "a processor of unknown model"
 
 
-def real(trial: Trial, cell: Cell, arguments: argparse.Namespace) -> tuple[list[Reached], list[float]]:
-    """A run over namespaces, which ends where it has reached the last target. Also the least, median and most of round trips."""
+def real(trial: Trial, cell: Cell, arguments: argparse.Namespace) -> tuple[list[Reached], dict[str, Any]]:
+    """A run over namespaces, which ends where it has reached the last target.
+
+    Also round trips of echoes, the least, median and most, and the remote model that Gaia has trained with.
+    """
     task = TASKS[trial.task]
     with (
         tempfile.TemporaryDirectory(prefix="gaia-bench-") as name,
@@ -175,7 +179,7 @@ def real(trial: Trial, cell: Cell, arguments: argparse.Namespace) -> tuple[list[
         Processes(Path(name)) as processes,
     ):
         trips = network.round_trips_ms()
-        ping_ms = [round(one, 2) for one in (trips[0], statistics.median(trips), trips[-1])]
+        found: dict[str, Any] = {"ping_ms": [round(one, 2) for one in (trips[0], statistics.median(trips), trips[-1])]}
 
         started, began = Started(trial, processes, network.regions, cell.link()), time.monotonic()
         longest = arguments.seconds + START_S_MAX + (TRIAL_S_MAX if SYSTEMS[trial.system].chooses else 0.0)
@@ -186,7 +190,7 @@ def real(trial: Trial, cell: Cell, arguments: argparse.Namespace) -> tuple[list[
             evaluations = started.evaluations()
             last = crossings(evaluations, task.targets[-1:], task.higher_is_better)[0]
             if last.is_there or not running or last.seconds > arguments.seconds:
-                return evaluations, ping_ms
+                return evaluations, {**found, "remote": started.remote()}
             if time.monotonic() - began > longest:
                 raise Failed(f"after {longest:.0f} s it has evaluations of {last.seconds:.0f} s")
 

@@ -29,8 +29,11 @@ class Results:
     def add(self, line: Line) -> None:
         self.lines.append(line)
         if self._path is not None:
-            with self._path.open("a") as file:
-                print(json.dumps(line), file=file)
+            with self._path.open("a+") as file:
+                file.seek(0)
+                # What a measurement that was killed has begun stays a line of its own.
+                begun = "" if (text := file.read()) == "" or text.endswith("\n") else "\n"
+                file.write(f"{begun}{json.dumps(line)}\n")
 
     def has(self, line: Line) -> bool:
         """Whether this run has been measured: to its last target, or for at least as long as it may take."""

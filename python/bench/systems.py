@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +146,12 @@ class Started:
             sent = sum(sent_bytes(pid) for pid in self._pids.values()) / len(self._pids) / 1e6
             self._judged.append(Reached(False, line["clock"], line["time_s"], sent, line["metric"]))
         return [one for one in self._judged if one.step > 0]
+
+    def remote(self) -> dict[str, Any]:
+        """The remote model of Gaia with which the run has begun, which a trial may have chosen. Empty for peers."""
+        run = self._processes.folder / "out" / "run.toml"
+        found: dict[str, Any] = tomllib.loads(run.read_text())["sync"]["remote"] if run.exists() else {}
+        return found
 
     def is_running(self) -> bool:
         """Whether it trains.

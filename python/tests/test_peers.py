@@ -1,0 +1,173 @@
+"""What `bench/regions.py` makes of its runs: shares of labels, lines of results, the best rates of learning, and a page."""
+
+import importlib
+import re
+import xml.etree.ElementTree as xml
+
+import pytest
+from conftest import PYTHON
+
+torch = pytest.importorskip("torch", reason="skipped: torch is not installed")
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """Imports a module of the folder."""
+    monkeypatch.syspath_prepend(str(PYTHON / "bench"))
+    return importlib.import_module
+
+
+@pytest.mark.parametrize(("regions", "sizes"), [(2, [5, 5]), (3, [4, 3, 3]), (4, [3, 3, 2, 2])])
+def test_labels_are_shared_out_in_nearly_equal_ranges(bench, regions, sizes):
+    shares = bench("tasks").shares(10, regions)
+    assert [len(share) for share in shares] == sizes
+    assert [label for share in shares for label in share] == list(range(10))
+
+
+@pytest.mark.parametrize("regions", [2, 3, 4])
+def test_every_held_out_image_is_judged_by_one_region(bench, regions):
+    tasks = bench("tasks")
+    judged = [at for rank in range(regions) for at in range(10_000)[tasks.held_out_part(rank, regions)]]
+    assert sorted(judged) == list(range(tasks.JUDGED))
+
+
+def test_digits_that_are_written_are_those_that_are_read(bench, monkeypatch, tmp_path):
+    tasks = bench("tasks")
+    values = torch.arange(24, dtype=torch.uint8).reshape(2, 3, 4)
+    (tmp_path / "mnist").mkdir()
+    tasks.write_idx(tmp_path / "mnist" / "some", values)
+    monkeypatch.setenv("GAIA_DATA_DIR", str(tmp_path))
+    assert torch.equal(tasks.idx("some"), values)
+
+
+def test_both_targets_are_found_in_one_run(bench):
+    evaluations = bench("evaluations")
+    judged = [evaluations.Reached(False, 16 * at, float(at), 2.0 * at, 0.9 + at / 100) for at in range(1, 8)]
+    first, last = evaluations.crossings(judged, (0.95, 0.97), True)
+    # Of the metrics 0.91 to 0.97 the mean of three is that of the one before.
+    assert (first.is_there, first.seconds) == (True, 6.0)
+    assert (last.is_there, last.seconds) == (False, 7.0)
+
+
+def test_copies_are_judged_after_they_have_met(bench):
+    systems = bench("systems")
+    assert all(one.evaluate_every >= systems.EVERY for one in systems.SYSTEMS.values())
+    assert all(one.evaluate_every % one.sync_every == 0 for one in systems.SYSTEMS.values())
+
+
+def line(system="ddp", seconds=(10.0, 20.0), **fields):
+    """A line of results that has reached each target after these seconds. `None`: it has not."""
+    targets = [
+        {
+            "target": target,
+            "is_there": after is not None,
+            "step": 160,
+            "seconds": after if after is not None else 240.0,
+            "sent_mb": after if after is not None else 480.0,
+            "metric": target if after is not None else 0.5,
+        }
+        for target, after in zip((0.95, 0.97), seconds, strict=True)
+    ]
+    cell = {"task": "digits", "regions": 2, "rate": "50mbit", "rtt_ms": 60.0}
+    run = {"system": system, "learning_rate": 0.02, "seed": 1, "seconds_max": 240.0, "date": "2026-11-26T10:00:00+00:00"}
+    machine = {"cores": 2, "load": 0.5, "processor": "a processor", "congestion_control": "bbr"}
+    return {**cell, **run, **machine, "ping_ms": [60.1, 60.2, 60.9], "targets": targets, **fields}
+
+
+def test_a_run_that_is_in_the_file_is_not_repeated(bench, tmp_path):
+    results = bench("results")
+    path = tmp_path / "peers.jsonl"
+    results.Results(path).add(line())
+    results.Results(path).add(line("alone", (None, None)))
+    # A measurement was killed while it wrote.
+    path.write_text(path.read_text() + '{"task": "dig')
+    again = results.Results(path)
+    assert again.has(line()) and not again.has(line(seed=2)) and not again.has(line(rtt_ms=0.0))
+    # What has missed its target may take longer.
+    assert again.has(line("alone")) and not again.has(line("alone", seconds_max=300.0))
+    again.add(line(seed=2))
+    assert [one["seed"] for one in results.Results(path).lines] == [1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("by_rate", "best"),
+    [
+        ({0.01: [(30.0, 60.0)], 0.02: [(20.0, 60.0)]}, 0.02),
+        # A rate that reaches the target in more runs comes before a faster one.
+        ({0.01: [(30.0, 60.0), (30.0, 60.0)], 0.02: [(20.0, 60.0), (None, None)]}, 0.01),
+    ],
+)
+def test_each_system_is_shown_at_its_best_rate(bench, by_rate, best):
+    results = bench("results")
+    lines = [
+        line(seconds=seconds, learning_rate=rate, seed=seed)
+        for rate, runs in by_rate.items()
+        for seed, seconds in enumerate(runs)
+    ]
+    (row,) = results.rows_of(lines, higher_is_better=True)
+    assert row.learning_rate == best
+
+
+def test_rates_that_all_miss_are_told_apart_by_how_far_they_come(bench):
+    results = bench("results")
+    lines = [line(seconds=(None, None), learning_rate=rate) for rate in (0.01, 0.02)]
+    for end in lines[1]["targets"]:
+        end["metric"] = 0.6
+    (row,) = results.rows_of(lines, higher_is_better=True)
+    assert row.learning_rate == 0.02
+
+
+def test_the_page_has_a_table_and_a_picture_for_each_cell_and_keeps_its_text(bench, tmp_path):
+    page = tmp_path / "docs" / "src" / "peers.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("# Title\n<!-- machine -->\n<!-- end -->\nby people\n<!-- cells -->\nold\n<!-- end -->\nthe end\n")
+    lines = [line("auto", (10.0, 30.0)), line("ddp", (25.0, None)), line("alone", (None, None)), line("auto", rtt_ms=0.0)]
+    lines[0]["remote"] = {"model": "local-steps", "steps": 4, "overlap": 1, "grace": "0 ns"}
+    peers_page = bench("peers_page")
+    peers_page.write(page, lines)
+    text = page.read_text()
+    assert "by people" in text and text.endswith("the end\n") and "\nold\n" not in text
+    assert re.findall("### .*", text) == [f"### Digits: 2 data centers, 50 Mbit/s, round trip {rtt} ms" for rtt in (0, 60)]
+    assert "To accuracy 0.95, first: Gaia, `auto`, 10.0 s; the best peer, PyTorch DDP, takes 2.50 times as long" in text
+    assert "To accuracy 0.97, first: Gaia, `auto`, 30.0 s; no peer has reached it" in text
+    assert "- Gaia, `auto` chose `local-steps`, `steps = 4`, `overlap = 1` (1 of 1).\n" in text
+    assert "| PyTorch DDP | 1 of 1 | 25.0 | 160 | 25.0 | never, 0.500 | in 240 | 160 | 480 |" in text
+    for name in re.findall(r"\]\(\.\./(.*\.svg)\)", text):
+        picture = xml.parse(page.parent.parent / name).getroot()
+        assert "Gaia, auto" in [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
+    peers_page.write(page, lines)
+    assert page.read_text() == text
+
+
+def test_factors_of_full_rank_send_a_gradient_as_it_is(bench, monkeypatch):
+    power_sgd = bench("power_sgd")
+    monkeypatch.setattr(power_sgd.distributed, "all_reduce", lambda _: None)
+    monkeypatch.setattr(power_sgd.distributed, "get_world_size", lambda: 1)
+    parameter, draws = torch.nn.Parameter(torch.zeros(8, 6)), torch.Generator().manual_seed(1)
+    # Of rank 2, so that two columns say all of it.
+    gradient = torch.randn(8, 2, generator=draws) @ torch.randn(2, 6, generator=draws)
+    bucket = Bucket([parameter], [gradient.clone()])
+    power_sgd.PowerSgd(2, seed=1).hook(None, bucket).wait()
+    torch.testing.assert_close(bucket.gradients()[0], gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_what_factors_leave_out_is_sent_later(bench, monkeypatch):
+    power_sgd = bench("power_sgd")
+    monkeypatch.setattr(power_sgd.distributed, "all_reduce", lambda _: None)
+    monkeypatch.setattr(power_sgd.distributed, "get_world_size", lambda: 1)
+    parameter, draws = torch.nn.Parameter(torch.zeros(8, 6)), torch.Generator().manual_seed(1)
+    hook, sent, gradient = power_sgd.PowerSgd(1, seed=1).hook, torch.zeros(8, 6), torch.randn(8, 6, generator=draws)
+    for _ in range(400):
+        bucket = Bucket([parameter], [gradient.clone()])
+        hook(None, bucket).wait()
+        sent += bucket.gradients()[0]
+    # What is missing in the end is what the last step has left out, whatever the number of steps.
+    torch.testing.assert_close(sent / 400, gradient, rtol=0.0, atol=0.1)
+
+
+class Bucket:
+    """A bucket of DDP."""
+
+    def __init__(self, parameters, gradients):
+        self.parameters, self.gradients = lambda: parameters, lambda: gradients
+        self.buffer = lambda: gradients[0]

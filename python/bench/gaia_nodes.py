@@ -52,20 +52,22 @@ def write_run_file(
 
 def start(
     processes: Processes, regions: Sequence[Region], run: Path, script: Path, *, with_state: bool = False, **variables: object
-) -> list[str]:
-    """Starts all nodes of a run, and returns the names of the processes that train."""
+) -> dict[str, int]:
+    """Starts all nodes of a run whose application is a script. Returns the process that trains in each data center."""
     coordinator = [sys.executable, "-m", "gaia", "node", run, "--script", script, "--coordinator", "--out", "out", "--quiet"]
     processes.start("coordinator", [*regions[0].enter, *coordinator], **variables)
+    trains = {}
     for region in regions:
         place = {"GAIA_RUN": run, "GAIA_DC": region.name, "GAIA_CERTS": processes.folder / "certs"}
         if with_state:
             place["GAIA_STATE"] = processes.folder / f"state-{region.name}"
-        processes.start(region.name, [*region.enter, sys.executable, script], **place, **variables, BENCH_NAME=region.name)
-    return [region.name for region in regions]
+        place["BENCH_NAME"] = region.name
+        trains[region.name] = processes.start(region.name, [*region.enter, sys.executable, script], **place, **variables).pid
+    return trains
 
 
 def start_built_in(processes: Processes, regions: Sequence[Region], run: Path) -> dict[str, int]:
-    """Starts all nodes of a run whose application is Gaia's own. Returns the process of each data center."""
+    """Starts all nodes of a run whose application is Gaia's own. Returns the process that trains in each data center."""
     node = [sys.executable, "-m", "gaia", "node", run, "--quiet"]
     processes.start("coordinator", [*regions[0].enter, *node, "--coordinator", "--out", "out"])
     both = ["--server", 0, "--worker", 0]

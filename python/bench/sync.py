@@ -125,7 +125,7 @@ def real(remote: str, steps_per_clock: int = 1, with_state: bool = False) -> Mea
         run = write_run_file(measuring.folder, LOOPBACK, settings, **LINK)
         with Processes(measuring.folder) as processes:
             variables = measuring.variables("gaia", steps_per_clock)
-            names = start(processes, LOOPBACK, run, STEPS, with_state=with_state, **variables)
+            names = list(start(processes, LOOPBACK, run, STEPS, with_state=with_state, **variables))
             processes.wait(SECONDS_MAX)
         return measuring.results(names)
 

@@ -122,6 +122,7 @@ class Started:
     def __init__(self, trial: Trial, processes: Processes, regions: Sequence[Region], link: dict[str, str]) -> None:
         """``link`` is what a run file says of the links."""
         self._processes, self.names = processes, [region.name for region in regions]
+        #: Of the processes that train, where Gaia is what trains.
         self._pids: dict[str, int] = {}
         self._judged: list[Reached] = []
         system, folder = SYSTEMS[trial.system], processes.folder
@@ -133,7 +134,7 @@ class Started:
             self._pids = gaia_nodes.start_built_in(processes, regions, run)
         elif system.is_gaia:
             run = gaia_nodes.write_run_file(folder, regions, trial.settings(), **link)
-            gaia_nodes.start(processes, regions, run, TRAIN, **trial.environment(len(regions)))
+            self._pids = gaia_nodes.start(processes, regions, run, TRAIN, **trial.environment(len(regions)))
         else:
             start_peers(processes, regions, trial)
 
@@ -141,7 +142,8 @@ class Started:
         """What has been judged so far."""
         if not self._pids:
             return evaluated(self._processes.folder, self.names)
-        # A node of Gaia's own does not count what its network card has sent: that is looked up when a line has been written.
+        # Data centers reach a clock at different times, and the coordinator knows which evaluations are of the same. What their
+        # network cards have sent is looked up once it has written a line.
         for line in lines_of(self._processes.folder / "out" / "progress.jsonl")[len(self._judged) :]:
             sent = sum(sent_bytes(pid) for pid in self._pids.values()) / len(self._pids) / 1e6
             self._judged.append(Reached(False, line["clock"], line["time_s"], sent, line["metric"]))

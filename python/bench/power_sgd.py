@@ -12,10 +12,14 @@ from torch import distributed
 
 
 class PowerSgd:
-    """The state of the hook on one process. All processes have the same seed."""
+    """The state of the hook on one process. All processes have the same seed.
 
-    def __init__(self, rank: int, seed: int) -> None:
-        self._rank = rank
+    With ``gathers`` each process gets the factors of all others and adds them up itself, instead of an all-reduce. Over a ring of
+    ``p`` processes that takes ``p`` - 1 messages one after the other instead of twice as many, with ``p`` / 2 times the bytes.
+    """
+
+    def __init__(self, rank: int, seed: int, *, gathers: bool = False) -> None:
+        self._rank, self._gathers = rank, gathers
         self._draws = torch.Generator().manual_seed(seed)
         #: By parameter, since DDP orders those of a bucket anew after the first step.
         self._right: dict[torch.Tensor, torch.Tensor] = {}
@@ -36,11 +40,11 @@ class PowerSgd:
             if parameter in self._errors:
                 gradient += self._errors[parameter]
             left.append(gradient @ self._right_of(parameter, gradient))
-        mean([*left, *exact])
+        mean([*left, *exact], gathers=self._gathers)
         left = [torch.linalg.qr(one).Q for one in left]
 
         right = [gradient.T @ one for gradient, one in zip(compressed.values(), left, strict=True)]
-        mean(right)
+        mean(right, gathers=self._gathers)
 
         for (parameter, gradient), one, other in zip(compressed.items(), left, right, strict=True):
             sent = one @ other.T
@@ -63,12 +67,17 @@ class PowerSgd:
         return self._right[parameter]
 
 
-def mean(tensors: list[torch.Tensor]) -> None:
+def mean(tensors: list[torch.Tensor], *, gathers: bool) -> None:
     """Replaces tensors by their means over all processes, with one collective."""
     if not tensors:
         return
-    flat = torch.cat([one.reshape(-1) for one in tensors])
-    distributed.all_reduce(flat)
-    flat /= distributed.get_world_size()
+    flat, processes = torch.cat([one.reshape(-1) for one in tensors]), distributed.get_world_size()
+    if gathers:
+        parts = [torch.empty_like(flat) for _ in range(processes)]
+        distributed.all_gather(parts, flat)
+        flat = torch.stack(parts).sum(0)
+    else:
+        distributed.all_reduce(flat)
+    flat /= processes
     for one, part in zip(tensors, flat.split([one.numel() for one in tensors]), strict=True):
         one.copy_(part.view_as(one))

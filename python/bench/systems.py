@@ -84,11 +84,12 @@ SYSTEMS = {
     "ddp-fp16": System("PyTorch DDP, fp16"),
     "powersgd-2": System("DDP, PowerSGD rank 2"),
     "powersgd-4": System("DDP, PowerSGD rank 4"),
+    "powersgd-4-gather": System("DDP, PowerSGD rank 4, all-gather"),
     "post-local-sgd-8": System("PostLocalSGD, H = 8", sync_every=8),
     "torchft-diloco-8": System("torchft DiLoCo, H = 8", sync_every=8),
     "torchft-diloco-20": System("torchft DiLoCo, H = 20", sync_every=20),
     "hivemind-8": System("hivemind, fp16, H = 8", sync_every=8),
-    "alone": System("alone"),
+    "alone": System("alone, without communication"),
 }
 
 

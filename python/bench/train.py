@@ -111,11 +111,11 @@ def half_precision() -> Hook:
     return None, fp16_compress_hook
 
 
-def with_power_sgd(rank: int) -> None:
+def with_power_sgd(rank: int, *, gathers: bool = False) -> None:
     from power_sgd import PowerSgd
 
     # One bucket: collectives of several would wait for one another, each for its round trips.
-    with_ddp(lambda: (None, PowerSgd(rank, SEED).hook), bucket_cap_mb=1 << 10)
+    with_ddp(lambda: (None, PowerSgd(rank, SEED, gathers=gathers).hook), bucket_cap_mb=1 << 10)
 
 
 def with_post_local_sgd(sync_every: int) -> None:
@@ -183,8 +183,8 @@ def with_hivemind(sync_every: int) -> None:
         prefix="bench",
         target_group_size=REGIONS,
         min_group_size=REGIONS,
-        min_matchmaking_time=0.5,
-        request_timeout=0.4,
+        min_matchmaking_time=3.0,
+        request_timeout=1.0,
         compression=hivemind.compression.Float16Compression(),
     )
 
@@ -215,6 +215,7 @@ SYSTEMS: dict[str, Callable[[], None]] = {
     "ddp-fp16": lambda: with_ddp(half_precision),
     "powersgd-2": lambda: with_power_sgd(2),
     "powersgd-4": lambda: with_power_sgd(4),
+    "powersgd-4-gather": lambda: with_power_sgd(4, gathers=True),
     "post-local-sgd-8": lambda: with_post_local_sgd(8),
     "torchft-diloco-8": lambda: with_torchft(8),
     "torchft-diloco-20": lambda: with_torchft(20),

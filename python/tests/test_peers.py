@@ -139,22 +139,21 @@ def test_the_page_has_a_table_and_a_picture_for_each_cell_and_keeps_its_text(ben
     assert page.read_text() == text
 
 
-def test_factors_of_full_rank_send_a_gradient_as_it_is(bench, monkeypatch):
+@pytest.mark.parametrize("gathers", [False, True])
+def test_factors_of_full_rank_send_a_gradient_as_it_is(bench, monkeypatch, gathers):
     power_sgd = bench("power_sgd")
-    monkeypatch.setattr(power_sgd.distributed, "all_reduce", lambda _: None)
-    monkeypatch.setattr(power_sgd.distributed, "get_world_size", lambda: 1)
+    alone(power_sgd.distributed, monkeypatch)
     parameter, draws = torch.nn.Parameter(torch.zeros(8, 6)), torch.Generator().manual_seed(1)
     # Of rank 2, so that two columns say all of it.
     gradient = torch.randn(8, 2, generator=draws) @ torch.randn(2, 6, generator=draws)
     bucket = Bucket([parameter], [gradient.clone()])
-    power_sgd.PowerSgd(2, seed=1).hook(None, bucket).wait()
+    power_sgd.PowerSgd(2, seed=1, gathers=gathers).hook(None, bucket).wait()
     torch.testing.assert_close(bucket.gradients()[0], gradient, rtol=1e-4, atol=1e-5)
 
 
 def test_what_factors_leave_out_is_sent_later(bench, monkeypatch):
     power_sgd = bench("power_sgd")
-    monkeypatch.setattr(power_sgd.distributed, "all_reduce", lambda _: None)
-    monkeypatch.setattr(power_sgd.distributed, "get_world_size", lambda: 1)
+    alone(power_sgd.distributed, monkeypatch)
     parameter, draws = torch.nn.Parameter(torch.zeros(8, 6)), torch.Generator().manual_seed(1)
     hook, sent, gradient = power_sgd.PowerSgd(1, seed=1).hook, torch.zeros(8, 6), torch.randn(8, 6, generator=draws)
     for _ in range(400):
@@ -163,6 +162,13 @@ def test_what_factors_leave_out_is_sent_later(bench, monkeypatch):
         sent += bucket.gradients()[0]
     # What is missing in the end is what the last step has left out, whatever the number of steps.
     torch.testing.assert_close(sent / 400, gradient, rtol=0.0, atol=0.1)
+
+
+def alone(distributed, monkeypatch):
+    """Has a process be the only one of its group."""
+    monkeypatch.setattr(distributed, "all_reduce", lambda _: None)
+    monkeypatch.setattr(distributed, "all_gather", lambda parts, own: parts[0].copy_(own))
+    monkeypatch.setattr(distributed, "get_world_size", lambda: 1)
 
 
 class Bucket:

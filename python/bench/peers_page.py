@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from picture import Named, drawn
-from results import Line, Row, Spread, cells, pinged, rows_of
+from results import Line, Row, Spread, cells, from_first_to_last, pinged, rows_of
 from systems import SYSTEMS
 from tasks import TASKS
 
@@ -31,7 +31,8 @@ def write(page: Path, lines: Sequence[Line]) -> None:
     sections = []
     for cell, found in cells(shown).items():
         name = f"peers-{'-'.join(map(str, cell[:3]))}-{cell[3]:g}ms.svg"
-        rows = rows_of(found, TASKS[cell[0]].higher_is_better)
+        higher_is_better = TASKS[cell[0]].higher_is_better
+        rows = from_first_to_last(rows_of(found, higher_is_better), higher_is_better)
         named = [Named(plain(row.system), SYSTEMS[row.system].is_gaia, row) for row in rows]
         (page.parent.parent / name).write_text(drawn(title(cell), named, TASKS[cell[0]].metric))
         sections.append(section(cell, found, rows, name))
@@ -110,7 +111,7 @@ def table(rows: Sequence[Row], targets: Sequence[float], with_rate: bool) -> str
     rate = [" rate |", "---|"] if with_rate else ["", ""]
     head = "".join(f" to {target:g} | seconds | steps | MB |" for target in targets)
     lines = [f"| |{rate[0]}{head}", f"|---|{rate[1]}{'---|---|---|---|' * len(targets)}"]
-    for row in sorted(rows, key=lambda row: (not row.spreads[0].is_there, row.spreads[0].seconds)):
+    for row in rows:
         rate_cell = f" {row.learning_rate:g} |" if with_rate else ""
         lines.append(f"| {SYSTEMS[row.system].label} |{rate_cell}{''.join(map(columns, row.spreads))}")
     return "\n".join([*lines, ""])

@@ -63,8 +63,7 @@ def axis_of(values: Sequence[float], left: float) -> Axis:
 
 
 def drawn(title: str, rows: Sequence[Named], metric: str) -> str:
-    """The picture, in SVG. Systems that miss the first target come last and say how far they have come."""
-    rows = sorted(rows, key=lambda one: (not one.row.spreads[0].is_there, one.row.spreads[0].seconds))
+    """The picture, in SVG, with the rows from top to bottom. Those that miss the first target say how far they have come."""
     height = TOP + ROW * len(rows) + AXIS
     bottom = TOP + ROW * len(rows)
     parts = [

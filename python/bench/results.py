@@ -121,6 +121,17 @@ def rows_of(lines: Sequence[Line], higher_is_better: bool) -> list[Row]:
     ]
 
 
+def from_first_to_last(rows: Iterable[Row], higher_is_better: bool) -> list[Row]:
+    """Rows by the seconds to the first target, and after them those that miss it, the best metric first."""
+    sign = -1 if higher_is_better else 1
+
+    def place(row: Row) -> tuple[bool, float]:
+        first = row.spreads[0]
+        return not first.is_there, first.seconds if first.is_there else sign * first.metric
+
+    return sorted(rows, key=place)
+
+
 def rows_at_each_rate(lines: Sequence[Line], system: str) -> list[Row]:
     """A system of a cell at each rate of learning."""
     own = [line for line in lines if line["system"] == system]

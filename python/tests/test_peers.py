@@ -117,6 +117,15 @@ def test_rates_that_all_miss_are_told_apart_by_how_far_they_come(bench):
     assert row.learning_rate == 0.02
 
 
+def test_systems_that_miss_the_target_come_last_and_by_how_far_they_come(bench):
+    results = bench("results")
+    lines = [line("alone", (None, None)), line("bsp", (None, None)), line("ddp"), line("auto", (5.0, None))]
+    for end in lines[1]["targets"]:
+        end["metric"] = 0.6
+    rows = results.from_first_to_last(results.rows_of(lines, True), True)
+    assert [row.system for row in rows] == ["auto", "ddp", "bsp", "alone"]
+
+
 def test_the_page_has_a_table_and_a_picture_for_each_cell_and_keeps_its_text(bench, tmp_path):
     page = tmp_path / "docs" / "src" / "peers.md"
     page.parent.mkdir(parents=True)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from gaia_nodes import Region
-from running import Processes
+from running import Failed, Processes
 
 _HERE = Path(__file__).resolve().parent
 
@@ -65,9 +65,16 @@ class Network:
         self._lines.running()
 
     def round_trips_ms(self, count: int = 20) -> list[float]:
-        """Round trips of ICMP echoes from the first region to the second, in ascending order, while nothing else is sent."""
+        """Round trips of ICMP echoes from the first region to the second, in ascending order, while nothing else is sent.
+
+        Raises:
+            Failed: An echo has not come back.
+        """
         command = [*self.regions[0].enter, sys.executable, str(_HERE / "ping.py"), self.regions[1].address, str(count)]
-        return sorted(json.loads(run(*command)))
+        try:
+            return sorted(json.loads(run(*command)))
+        except subprocess.CalledProcessError as error:
+            raise Failed(f"no echo from {self.regions[1].address}: {error.stderr}") from None
 
     def _make(self) -> None:
         hub = self._hub

@@ -113,6 +113,24 @@ def test_the_final_weights_are_equal_everywhere_and_trained(three, remote):
     assert gaia.rank() == 0, "the thread of the test is no worker"
 
 
+@pytest.mark.parametrize(("apart", "said_of_copies"), [(0.0, "lose little"), (3.0, "of the initial loss")])
+def test_a_choice_sees_copies_part_where_a_script_judges_examples_of_all_kinds(three, apart, said_of_copies):
+    targets = [numpy.linspace(-1, 1, FEATURES, dtype=numpy.float32) + apart * (region - 1) for region in range(3)]
+
+    def main():
+        # Two workers a region. Each trains on examples of its region, and judges those of all.
+        x, _ = data(gaia.rank())
+        y = x @ targets[gaia.rank() // 2]
+        judge = lambda params: float(numpy.mean([(x @ (params["w"] - target)) ** 2 for target in targets]))  # noqa: E731
+        run = gaia.join({"w": numpy.full(FEATURES, 10, numpy.float32)}, evaluate=judge)
+        while not run.over:
+            run.params["w"][:] -= 0.1 * gradient(run.params["w"], x, y)
+            run.step(examples=len(x))
+
+    result = gaia.simulate(main, three, set={"sync.remote.model": "auto", "stop.clocks": 20})
+    assert said_of_copies in result["remote_sync_reason"]
+
+
 def test_a_simulated_run_repeats_to_the_byte(three):
     settings = {"sync.remote.model": "asp"}
     first, second = (gaia.simulate(least_squares(), three, set=settings) for _ in range(2))

@@ -222,3 +222,55 @@ const FINALISTS: usize = 6;
 /// a trial takes minutes. There is no outer momentum to see in fewer than the least.
 const WHOLE_TRIAL: f64 = 4e6;
 const LEAST_SHARE: f64 = 0.5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gaia_core::sync::LocalStepsConfig;
+
+    fn rounds(steps: u64, overlap: u64, outer_momentum: f64) -> RemoteSync {
+        let overlap = Overlap::Clocks(overlap);
+        RemoteSync::LocalSteps(LocalStepsConfig {
+            steps,
+            overlap,
+            outer_momentum,
+            ..LocalStepsConfig::default()
+        })
+    }
+
+    fn row(verdict: Verdict, seconds: f64) -> PlanRow {
+        PlanRow {
+            candidate: String::new(),
+            is_own: false,
+            settings: Vec::new(),
+            verdict,
+            time_to_target_s: Some(seconds),
+            clocks_to_target: Some(1),
+            wan_bytes_to_target: Some(1),
+            cost_usd: None,
+            memory_bytes: 0,
+            simulated_clocks: 1,
+            simulated_s: seconds,
+            simulated_wan_bytes: 1,
+            held_objective: seconds,
+        }
+    }
+
+    #[test]
+    fn the_best_of_each_form_is_in_the_long_trial_before_a_second_of_any() {
+        let overlapped = [16, 8, 4, 2].map(|steps| rounds(steps, 1, 0.5));
+        let momentum = [8, 16].map(|steps| rounds(steps, 0, MOMENTUM));
+        let (plain, bsp) = (rounds(8, 0, 0.5), RemoteSync::Bsp(BspConfig::default()));
+        let remotes = [&overlapped[..], &momentum, &[plain.clone(), bsp.clone()]].concat();
+        let rows: Vec<PlanRow> =
+            (1..=remotes.len()).map(|place| row(Verdict::Reached, place as f64)).collect();
+
+        let all = finalists(&rows, &remotes);
+        let expected = [&overlapped[0], &momentum[0], &plain, &bsp, &overlapped[1], &overlapped[2]];
+        assert_eq!(all.iter().collect::<Vec<_>>(), expected);
+
+        let mut diverged = rows;
+        diverged[4].verdict = Verdict::Diverged;
+        assert_eq!(finalists(&diverged, &remotes)[1], momentum[1]);
+    }
+}

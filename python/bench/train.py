@@ -27,13 +27,15 @@ Hook = tuple[object, Callable[..., Any]]
 
 
 class Log:
-    """What a region writes: a line for its first step, and one for each time it judges."""
+    """What a region writes, if it has a name: a line for its first step, and one for each time it judges."""
 
     def __init__(self) -> None:
-        self._file = open(f"{os.environ.get('BENCH_NAME', 'unnamed')}.jsonl", "w")  # noqa: SIM115
+        self._path = Path(f"{os.environ['BENCH_NAME']}.jsonl") if "BENCH_NAME" in os.environ else None
 
     def write(self, **values: float) -> None:
-        print(json.dumps({"time": time.monotonic(), "sent_bytes": sent_bytes(), **values}), file=self._file, flush=True)
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps({"time": time.monotonic(), "sent_bytes": sent_bytes(), **values}) + "\n")
 
 
 def sent_bytes() -> int:

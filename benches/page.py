@@ -69,16 +69,18 @@ def machine() -> str:
     """When and where rows were measured, in a sentence."""
     version = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True)
     compiler = version.stdout.split(" (")[0]
-    models = [line.split(":")[1].strip() for line in lines_of("/proc/cpuinfo") if line.startswith("model name")]
-    model = models[0] if models else "a processor of unknown model"
     return (
-        f"Measured on {datetime.date.today()} with {compiler}, on {os.cpu_count()} cores of {model}.\n"
+        f"Measured on {datetime.date.today()} with {compiler}, on {os.cpu_count()} cores of {processor()}.\n"
         f"At the end {os.getloadavg()[0]:.1f} processes of the machine ran or waited for a core.\n"
     )
 
 
-def lines_of(path: str) -> list[str]:
-    return Path(path).read_text().splitlines() if Path(path).exists() else []
+def processor() -> str:
+    """The model of the processor."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.exists() else []
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else "a processor of unknown model"
 
 
 if __name__ == "__main__":

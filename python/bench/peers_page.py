@@ -5,20 +5,16 @@ In the page, `<!-- machine -->` and `<!-- cells -->` begin what is replaced, and
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pages import between, digits
 from picture import Named, drawn
 from results import Line, Row, Spread, cells, from_first_to_last, pinged, rows_of
 from systems import SYSTEMS
 from tasks import TASKS
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benches"))
-from page import between, digits  # noqa: E402
-
 
 #: The settings between which a trial chooses.
 MAIN_SETTINGS = ("steps", "overlap", "density", "total_density", "outer_momentum", "threshold", "values")

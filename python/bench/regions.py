@@ -26,9 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import gaia_nodes
-from evaluations import Reached, crossings, lines_of, virtual
+import peers_page
+from evaluations import Reached, crossing, crossings, lines_of, virtual
 from gaia_nodes import Region
 from network import Network, NotAllowed
+from pages import processor
 from results import Line, Results, Spread, bits_per_second, cells, pinged, rows_at_each_rate, rows_of
 from running import Failed, Processes
 from systems import EVERY, SYSTEMS, TRAIN, Started, Trial
@@ -75,8 +77,6 @@ def main() -> int:
         code = 130
     show(results.lines, arguments)
     if arguments.page is not None:
-        import peers_page
-
         peers_page.write(arguments.page, results.lines)
     return code
 
@@ -160,13 +160,6 @@ def machine() -> dict[str, Any]:
     }
 
 
-def processor() -> str:
-    """The model of the processor."""
-    about = Path("/proc/cpuinfo")
-    models = [line.split(":")[1].strip() for line in about.read_text().splitlines() if line.startswith("model name")]
-    return models[0] if models else "a processor of unknown model"
-
-
 def real(trial: Trial, cell: Cell, arguments: argparse.Namespace) -> tuple[list[Reached], dict[str, Any]]:
     """A run over namespaces, which ends where it has reached the last target.
 
@@ -188,7 +181,7 @@ def real(trial: Trial, cell: Cell, arguments: argparse.Namespace) -> tuple[list[
             network.check()
             running = started.is_running()
             evaluations = started.evaluations()
-            last = crossings(evaluations, task.targets[-1:], task.higher_is_better)[0]
+            last = crossing(evaluations, task.targets[-1], task.higher_is_better)
             if last.is_there or not running or last.seconds > arguments.seconds:
                 return evaluations, {**found, "remote": started.remote()}
             if time.monotonic() - began > longest:
@@ -213,7 +206,7 @@ def simulated(trial: Trial, cell: Cell, arguments: argparse.Namespace) -> list[R
             while processes.running():
                 time.sleep(0.5)
                 evaluations = virtual(progress)
-                if crossings(evaluations, task.targets[-1:], task.higher_is_better)[0].is_there:
+                if crossing(evaluations, task.targets[-1], task.higher_is_better).is_there:
                     return evaluations
         return virtual(progress)
 

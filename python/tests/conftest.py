@@ -1,5 +1,6 @@
 """What tests share: run files and processes."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -63,6 +64,13 @@ def three(tmp_path):
 def one(tmp_path):
     """A run file: one data center with one worker."""
     return write(tmp_path / "one.toml", ONE)
+
+
+@pytest.fixture
+def bench_module(monkeypatch):
+    """Imports a module of the programs in `bench/`."""
+    monkeypatch.syspath_prepend(str(PYTHON / "bench"))
+    return importlib.import_module
 
 
 @pytest.fixture

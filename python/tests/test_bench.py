@@ -1,6 +1,5 @@
 """The programs in `bench/` run, and count what they say."""
 
-import importlib
 import json
 import signal
 import subprocess
@@ -25,9 +24,8 @@ def bench(program, *arguments):
 
 
 @pytest.fixture
-def evaluations(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("evaluations")
+def evaluations(bench_module):
+    return bench_module("evaluations")
 
 
 def test_the_cost_of_a_synchronisation_is_measured_over_two_processes():

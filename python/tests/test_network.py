@@ -1,26 +1,17 @@
 """The emulated network of `bench/regions.py`: its delay lines, and what it leaves behind."""
 
-import importlib
 import socket
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
-from conftest import PYTHON
 
 
 @pytest.fixture
-def bench(monkeypatch):
-    """Imports a module of the folder."""
-    monkeypatch.syspath_prepend(str(PYTHON / "bench"))
-    return importlib.import_module
-
-
-@pytest.fixture
-def line(bench, monkeypatch):
+def line(bench_module, monkeypatch):
     """A direction of a line of 15 ms, with a clock of its own, and the sockets at its two ends."""
-    delay_line, clock = bench("delay_line"), SimpleNamespace(now=100.0)
+    delay_line, clock = bench_module("delay_line"), SimpleNamespace(now=100.0)
     monkeypatch.setattr(delay_line, "time", SimpleNamespace(monotonic=lambda: clock.now))
     (outside, source), (target, far) = (socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2))
     with outside, source, target, far:
@@ -46,8 +37,8 @@ def test_a_frame_leaves_a_line_after_the_delay_and_in_order(line):
     assert line.far.recv(100) == b"second"
 
 
-def test_a_line_that_is_full_drops_what_enters(line, bench, monkeypatch):
-    monkeypatch.setattr(bench("delay_line"), "ON_THEIR_WAY_BYTES_MAX", 8)
+def test_a_line_that_is_full_drops_what_enters(line, bench_module, monkeypatch):
+    monkeypatch.setattr(bench_module("delay_line"), "ON_THEIR_WAY_BYTES_MAX", 8)
     for frame in (b"12345678", b"9"):
         line.near.send(frame)
     line.one_way.take()
@@ -64,8 +55,8 @@ def test_a_line_that_is_full_drops_what_enters(line, bench, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="skipped: network namespaces are of Linux")
-def test_regions_reach_each_other_over_delay_lines_and_leave_nothing_behind(bench, tmp_path):
-    network = bench("network")
+def test_regions_reach_each_other_over_delay_lines_and_leave_nothing_behind(bench_module, tmp_path):
+    network = bench_module("network")
     try:
         with network.Network(("a", "b", "c"), "50mbit", tmp_path, 8.0) as made:
             assert len(made.round_trips_ms(3)) == 3
@@ -80,7 +71,7 @@ def test_regions_reach_each_other_over_delay_lines_and_leave_nothing_behind(benc
     assert all(process.poll() is not None for process in lines)
 
 
-def test_an_echo_has_the_checksum_of_its_bytes(bench):
-    ping = bench("ping")
+def test_an_echo_has_the_checksum_of_its_bytes(bench_module):
+    ping = bench_module("ping")
     # The example of RFC 1071: the sum is ddf2.
     assert ping.checksum(bytes.fromhex("0001f203f4f5f6f7")) == 0xFFFF - 0xDDF2

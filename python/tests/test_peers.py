@@ -1,38 +1,29 @@
 """What `bench/regions.py` makes of its runs: shares of labels, lines of results, the best rates of learning, and a page."""
 
-import importlib
 import re
 import xml.etree.ElementTree as xml
 
 import pytest
-from conftest import PYTHON
 
 torch = pytest.importorskip("torch", reason="skipped: torch is not installed")
 
 
-@pytest.fixture
-def bench(monkeypatch):
-    """Imports a module of the folder."""
-    monkeypatch.syspath_prepend(str(PYTHON / "bench"))
-    return importlib.import_module
-
-
 @pytest.mark.parametrize(("regions", "sizes"), [(2, [5, 5]), (3, [4, 3, 3]), (4, [3, 3, 2, 2])])
-def test_labels_are_shared_out_in_nearly_equal_ranges(bench, regions, sizes):
-    shares = bench("tasks").shares(10, regions)
+def test_labels_are_shared_out_in_nearly_equal_ranges(bench_module, regions, sizes):
+    shares = bench_module("tasks").shares(10, regions)
     assert [len(share) for share in shares] == sizes
     assert [label for share in shares for label in share] == list(range(10))
 
 
 @pytest.mark.parametrize("regions", [2, 3, 4])
-def test_every_held_out_image_is_judged_by_one_region(bench, regions):
-    tasks = bench("tasks")
+def test_every_held_out_image_is_judged_by_one_region(bench_module, regions):
+    tasks = bench_module("tasks")
     judged = [at for rank in range(regions) for at in range(10_000)[tasks.held_out_part(rank, regions)]]
     assert sorted(judged) == list(range(tasks.JUDGED))
 
 
-def test_digits_that_are_written_are_those_that_are_read(bench, monkeypatch, tmp_path):
-    tasks = bench("tasks")
+def test_digits_that_are_written_are_those_that_are_read(bench_module, monkeypatch, tmp_path):
+    tasks = bench_module("tasks")
     values = torch.arange(24, dtype=torch.uint8).reshape(2, 3, 4)
     (tmp_path / "mnist").mkdir()
     tasks.write_idx(tmp_path / "mnist" / "some", values)
@@ -40,8 +31,8 @@ def test_digits_that_are_written_are_those_that_are_read(bench, monkeypatch, tmp
     assert torch.equal(tasks.idx("some"), values)
 
 
-def test_both_targets_are_found_in_one_run(bench):
-    evaluations = bench("evaluations")
+def test_both_targets_are_found_in_one_run(bench_module):
+    evaluations = bench_module("evaluations")
     judged = [evaluations.Reached(False, 16 * at, float(at), 2.0 * at, 0.9 + at / 100) for at in range(1, 8)]
     first, last = evaluations.crossings(judged, (0.95, 0.97), True)
     # Of the metrics 0.91 to 0.97 the mean of three is that of the one before.
@@ -49,8 +40,8 @@ def test_both_targets_are_found_in_one_run(bench):
     assert (last.is_there, last.seconds) == (False, 7.0)
 
 
-def test_copies_are_judged_after_they_have_met(bench):
-    systems = bench("systems")
+def test_copies_are_judged_after_they_have_met(bench_module):
+    systems = bench_module("systems")
     assert all(one.evaluate_every >= systems.EVERY for one in systems.SYSTEMS.values())
     assert all(one.evaluate_every % one.sync_every == 0 for one in systems.SYSTEMS.values())
 
@@ -74,8 +65,8 @@ def line(system="ddp", seconds=(10.0, 20.0), **fields):
     return {**cell, **run, **machine, "ping_ms": [60.1, 60.2, 60.9], "targets": targets, **fields}
 
 
-def test_a_run_that_is_in_the_file_is_not_repeated(bench, tmp_path):
-    results = bench("results")
+def test_a_run_that_is_in_the_file_is_not_repeated(bench_module, tmp_path):
+    results = bench_module("results")
     path = tmp_path / "peers.jsonl"
     results.Results(path).add(line())
     results.Results(path).add(line("alone", (None, None)))
@@ -97,8 +88,8 @@ def test_a_run_that_is_in_the_file_is_not_repeated(bench, tmp_path):
         ({0.01: [(30.0, 60.0), (30.0, 60.0)], 0.02: [(20.0, 60.0), (None, None)]}, 0.01),
     ],
 )
-def test_each_system_is_shown_at_its_best_rate(bench, by_rate, best):
-    results = bench("results")
+def test_each_system_is_shown_at_its_best_rate(bench_module, by_rate, best):
+    results = bench_module("results")
     lines = [
         line(seconds=seconds, learning_rate=rate, seed=seed)
         for rate, runs in by_rate.items()
@@ -108,8 +99,8 @@ def test_each_system_is_shown_at_its_best_rate(bench, by_rate, best):
     assert row.learning_rate == best
 
 
-def test_rates_that_all_miss_are_told_apart_by_how_far_they_come(bench):
-    results = bench("results")
+def test_rates_that_all_miss_are_told_apart_by_how_far_they_come(bench_module):
+    results = bench_module("results")
     lines = [line(seconds=(None, None), learning_rate=rate) for rate in (0.01, 0.02)]
     for end in lines[1]["targets"]:
         end["metric"] = 0.6
@@ -117,8 +108,8 @@ def test_rates_that_all_miss_are_told_apart_by_how_far_they_come(bench):
     assert row.learning_rate == 0.02
 
 
-def test_systems_that_miss_the_target_come_last_and_by_how_far_they_come(bench):
-    results = bench("results")
+def test_systems_that_miss_the_target_come_last_and_by_how_far_they_come(bench_module):
+    results = bench_module("results")
     lines = [line("alone", (None, None)), line("bsp", (None, None)), line("ddp"), line("auto", (5.0, None))]
     for end in lines[1]["targets"]:
         end["metric"] = 0.6
@@ -126,13 +117,13 @@ def test_systems_that_miss_the_target_come_last_and_by_how_far_they_come(bench):
     assert [row.system for row in rows] == ["auto", "ddp", "bsp", "alone"]
 
 
-def test_the_page_has_a_table_and_a_picture_for_each_cell_and_keeps_its_text(bench, tmp_path):
+def test_the_page_has_a_table_and_a_picture_for_each_cell_and_keeps_its_text(bench_module, tmp_path):
     page = tmp_path / "docs" / "src" / "peers.md"
     page.parent.mkdir(parents=True)
     page.write_text("# Title\n<!-- machine -->\n<!-- end -->\nby people\n<!-- cells -->\nold\n<!-- end -->\nthe end\n")
     lines = [line("auto", (10.0, 30.0)), line("ddp", (25.0, None)), line("alone", (None, None)), line("auto", rtt_ms=0.0)]
     lines[0]["remote"] = {"model": "local-steps", "steps": 4, "overlap": 1, "grace": "0 ns"}
-    peers_page = bench("peers_page")
+    peers_page = bench_module("peers_page")
     peers_page.write(page, lines)
     text = page.read_text()
     assert "by people" in text and text.endswith("the end\n") and "\nold\n" not in text
@@ -149,8 +140,8 @@ def test_the_page_has_a_table_and_a_picture_for_each_cell_and_keeps_its_text(ben
 
 
 @pytest.mark.parametrize("gathers", [False, True])
-def test_factors_of_full_rank_send_a_gradient_as_it_is(bench, monkeypatch, gathers):
-    power_sgd = bench("power_sgd")
+def test_factors_of_full_rank_send_a_gradient_as_it_is(bench_module, monkeypatch, gathers):
+    power_sgd = bench_module("power_sgd")
     alone(power_sgd.distributed, monkeypatch)
     parameter, draws = torch.nn.Parameter(torch.zeros(8, 6)), torch.Generator().manual_seed(1)
     # Of rank 2, so that two columns say all of it.
@@ -160,8 +151,8 @@ def test_factors_of_full_rank_send_a_gradient_as_it_is(bench, monkeypatch, gathe
     torch.testing.assert_close(bucket.gradients()[0], gradient, rtol=1e-4, atol=1e-5)
 
 
-def test_what_factors_leave_out_is_sent_later(bench, monkeypatch):
-    power_sgd = bench("power_sgd")
+def test_what_factors_leave_out_is_sent_later(bench_module, monkeypatch):
+    power_sgd = bench_module("power_sgd")
     alone(power_sgd.distributed, monkeypatch)
     parameter, draws = torch.nn.Parameter(torch.zeros(8, 6)), torch.Generator().manual_seed(1)
     hook, sent, gradient = power_sgd.PowerSgd(1, seed=1).hook, torch.zeros(8, 6), torch.randn(8, 6, generator=draws)

@@ -48,6 +48,14 @@ pub struct Look {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lost(pub f64);
 
+impl Lost {
+    /// The share that a loss is of the initial model's. Copies that have left every sound value have lost all of it.
+    pub fn of(lost: f64, untrained: f64) -> Self {
+        let share = lost / untrained.abs().max(f64::MIN_POSITIVE);
+        Self(if share.is_finite() { share } else { 1.0 })
+    }
+}
+
 impl Parting {
     /// What a run looks at: copies under ASP without a guard, where they are in one process. Not those of scripts: an
     /// evaluation is the user's own code, which may act on what it finds.
@@ -116,8 +124,7 @@ impl Look {
         let (lost, untrained) = losses
             .iter()
             .fold((0.0, 0.0), |(lost, untrained), each| (lost + each.0, untrained + each.1));
-        let share = lost / untrained.abs().max(f64::MIN_POSITIVE);
-        Ok(Lost(if share.is_finite() { share } else { 1.0 }))
+        Ok(Lost::of(lost, untrained))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::candidates::Candidate;
-use super::decision::{MOMENTUM, bsp_exchange_s, default_rounds, shortlist, skewed};
+use super::decision::{Form, MOMENTUM, bsp_exchange_s, default_rounds, shortlist, skewed};
 use super::facts::may_change_members;
 use super::simulation::compare;
 use super::{Facts, PlannerError, Request, Step};
@@ -138,15 +138,13 @@ fn finalists(rows: &[PlanRow], remotes: &[RemoteSync]) -> Vec<RemoteSync> {
     first.into_iter().chain(others).take(FINALISTS).collect()
 }
 
-/// What settings are alike in: the model, and of rounds whether training waits for them and how large their momentum is.
-fn form(remote: &RemoteSync) -> (&'static str, bool, bool) {
-    let (waits, has_momentum) = match remote {
-        RemoteSync::LocalSteps(config) => {
-            (config.overlap == Overlap::Clocks(0), config.outer_momentum == MOMENTUM)
-        }
-        _ => (false, false),
+/// What settings are alike in: the model, and how rounds are had.
+fn form(remote: &RemoteSync) -> (&'static str, Option<Form>) {
+    let of_rounds = match remote {
+        RemoteSync::LocalSteps(config) => Some(Form::of(config)),
+        _ => None,
     };
-    (remote.name(), waits, has_momentum)
+    (remote.name(), of_rounds)
 }
 
 /// Chooses the remote model of a run whose application cannot iterate in this process: one that trains every kind of model
@@ -226,6 +224,7 @@ const LEAST_SHARE: f64 = 0.5;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choice::tests::row;
     use gaia_core::sync::LocalStepsConfig;
 
     fn rounds(steps: u64, overlap: u64, outer_momentum: f64) -> RemoteSync {
@@ -238,32 +237,15 @@ mod tests {
         })
     }
 
-    fn row(verdict: Verdict, seconds: f64) -> PlanRow {
-        PlanRow {
-            candidate: String::new(),
-            is_own: false,
-            settings: Vec::new(),
-            verdict,
-            time_to_target_s: Some(seconds),
-            clocks_to_target: Some(1),
-            wan_bytes_to_target: Some(1),
-            cost_usd: None,
-            memory_bytes: 0,
-            simulated_clocks: 1,
-            simulated_s: seconds,
-            simulated_wan_bytes: 1,
-            held_objective: seconds,
-        }
-    }
-
     #[test]
     fn the_best_of_each_form_is_in_the_long_trial_before_a_second_of_any() {
         let overlapped = [16, 8, 4, 2].map(|steps| rounds(steps, 1, 0.5));
         let momentum = [8, 16].map(|steps| rounds(steps, 0, MOMENTUM));
         let (plain, bsp) = (rounds(8, 0, 0.5), RemoteSync::Bsp(BspConfig::default()));
         let remotes = [&overlapped[..], &momentum, &[plain.clone(), bsp.clone()]].concat();
-        let rows: Vec<PlanRow> =
-            (1..=remotes.len()).map(|place| row(Verdict::Reached, place as f64)).collect();
+        let rows: Vec<PlanRow> = (1..=remotes.len())
+            .map(|place| row("", Verdict::Reached, place as f64, 1, 0.0))
+            .collect();
 
         let all = finalists(&rows, &remotes);
         let expected = [&overlapped[0], &momentum[0], &plain, &bsp, &overlapped[1], &overlapped[2]];

@@ -94,10 +94,11 @@ fn chosen(candidate: &Choosable<'_>, reason: String) -> Choice {
 const AS_FAST: f64 = 1.05;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn row(name: &str, verdict: Verdict, time: f64, bytes: u64, cost: f64) -> PlanRow {
+    /// A row of a candidate that was at the target, or is extrapolated to be, after so long.
+    pub(crate) fn row(name: &str, verdict: Verdict, time: f64, bytes: u64, cost: f64) -> PlanRow {
         let is_timed = matches!(verdict, Verdict::Reached | Verdict::Extrapolated);
         PlanRow {
             candidate: name.into(),

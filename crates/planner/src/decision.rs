@@ -82,13 +82,24 @@ impl Estimate {
 
 /// How rounds are had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+pub(crate) enum Form {
     /// Training waits for a round.
     Plain,
     /// Training continues during a round, for as few clocks as hide it.
     Overlapped,
     /// Training waits for a round, and the outer momentum is large.
     Momentum,
+}
+
+impl Form {
+    /// That of rounds with these settings.
+    pub(crate) fn of(config: &LocalStepsConfig) -> Self {
+        match config.overlap {
+            _ if config.outer_momentum == MOMENTUM => Self::Momentum,
+            Overlap::Clocks(0) => Self::Plain,
+            Overlap::Auto | Overlap::Clocks(_) => Self::Overlapped,
+        }
+    }
 }
 
 fn bsp(facts: &Facts) -> Estimate {

@@ -98,7 +98,8 @@ fn skew(
         return Ok(away);
     }
     let copies: Vec<Model> = copies.into_iter().map(|(_, copy)| copy).collect();
-    Ok(away.max(lost_to_the_mean(plan, application, &copies)?))
+    let Lost(apart) = lost_to_the_mean(plan, application, &copies)?;
+    Ok(away.max(apart))
 }
 
 /// What copies lose to the mean of all, as a share of the initial model's loss. A script may evaluate on examples of all kinds in
@@ -107,25 +108,25 @@ fn lost_to_the_mean(
     plan: &Plan,
     application: &Arc<dyn Application>,
     copies: &[Model],
-) -> Result<f64, ApplicationError> {
+) -> Result<Lost, ApplicationError> {
     let loss = |model: &Model| {
         Ok::<f64, ApplicationError>(
             application.sums(model, 0..application.workers())?.objective.mean(),
         )
     };
-    let mut mean = Model::zeros(application.layout().clone());
-    for (id, copy) in
-        mean.layout().clone().table_ids().flat_map(|id| copies.iter().map(move |copy| (id, copy)))
-    {
-        let values = mean.table_mut(id).iter_mut().zip(copy.table(id));
-        values.for_each(|(sum, value)| *sum += value / copies.len() as f32);
+    let layout = application.layout();
+    let mut mean = Model::zeros(layout.clone());
+    for id in layout.table_ids() {
+        for copy in copies {
+            let values = mean.table_mut(id).iter_mut().zip(copy.table(id));
+            values.for_each(|(sum, value)| *sum += value / copies.len() as f32);
+        }
     }
 
     let apart =
         copies.iter().map(loss).sum::<Result<f64, ApplicationError>>()? / copies.len() as f64;
     let untrained = loss(&application.initial_model(plan.seed.child("model")))?;
-    let share = (apart - loss(&mean)?) / untrained.abs().max(f64::MIN_POSITIVE);
-    Ok(if share.is_finite() { share } else { 1.0 })
+    Ok(Lost::of(apart - loss(&mean)?, untrained))
 }
 
 /// The copy of a data center whose workers have trained it alone for [`CLOCKS`] clocks.

@@ -20,9 +20,9 @@ use crate::simd;
 /// The number of values that share one scale.
 pub(super) const BLOCK: usize = 32;
 /// The sizes of blocks in bytes, including the scale.
-pub(super) const INT8_BYTES: usize = 1 + BLOCK;
-pub(super) const INT4_BYTES: usize = 1 + BLOCK / 2;
-pub(super) const INT2_BYTES: usize = 1 + BLOCK / 4;
+const INT8_BYTES: usize = 1 + BLOCK;
+const INT4_BYTES: usize = 1 + BLOCK / 2;
+const INT2_BYTES: usize = 1 + BLOCK / 4;
 
 /// The integer codes of a block format.
 #[derive(Clone, Copy, Debug)]

@@ -320,14 +320,11 @@ impl MirrorServer {
         if let Some((from, _)) = disconnected.next().filter(|_| pauses) {
             return Gate::Closed(WaitReason::MirrorClock { from });
         }
-        if let Some(staleness) = staleness {
-            let counted = self.neighbours().filter(|(_, mirror)| mirror.counts());
-            let slowest = counted.min_by_key(|(_, mirror)| mirror.counted());
-            if let Some((from, mirror)) = slowest
-                && clock.next().ahead_of(mirror.counted()) > staleness.0.max(1)
-            {
-                return Gate::Closed(WaitReason::MirrorClock { from });
-            }
+        if let Some(staleness) = staleness
+            && let Some((from, mirror)) = self.slowest()
+            && clock.next().ahead_of(mirror.counted()) > staleness.0.max(1)
+        {
+            return Gate::Closed(WaitReason::MirrorClock { from });
         }
 
         let announced = (waited < self.barrier_deadline).then(|| self.announced_row(rows, layout));
@@ -393,9 +390,8 @@ impl MirrorServer {
     /// `pause` they wait for a mirror whose connection has failed. One that waits itself for a slower mirror is not stalled.
     fn left_out_at(&self, waiting_since: Option<Instant>) -> impl Iterator<Item = (DcId, LeftOut)> {
         let pauses = self.on_partition == OnPartition::Pause;
-        let slowest = waiting_since.and_then(|_| self.slowest_clock());
-        let waiting = waiting_since.into_iter();
-        waiting.flat_map(move |since| {
+        waiting_since.into_iter().flat_map(move |since| {
+            let slowest = self.slowest().map(|(_, mirror)| mirror.counted());
             let mirrors = self.neighbours().filter(move |(_, one)| !(pauses && one.disconnected));
             mirrors.map(move |(from, mirror)| {
                 let at = mirror.left_out_at(since, self.mirror_clock_deadlines);
@@ -411,11 +407,10 @@ impl MirrorServer {
         stalled.map(|(dc, _)| *dc).collect()
     }
 
-    /// The clock of the slowest mirror that counts, which is the one that reads wait for. Those ahead of it may wait for
-    /// it, too.
-    fn slowest_clock(&self) -> Option<Clock> {
+    /// The slowest mirror that counts, which is the one that reads wait for. Those ahead of it may wait for it, too.
+    fn slowest(&self) -> Option<(DcId, &Mirror)> {
         let counted = self.neighbours().filter(|(_, mirror)| mirror.counts());
-        counted.map(|(_, mirror)| mirror.counted()).min()
+        counted.min_by_key(|(_, mirror)| mirror.counted())
     }
 
     pub(super) fn stats(&self) -> BrakeStats {

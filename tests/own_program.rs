@@ -1,6 +1,7 @@
 //! A program with an application of its own has every verb.
 #![allow(clippy::unwrap_used)]
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -39,10 +40,20 @@ impl Bench {
 }
 
 /// Builds the example, which `cargo test --test NAME` alone does not.
+///
+/// Nothing else is compiled again: the features are those that the whole workspace selects, and variables that name the
+/// package of a test are taken away, because build scripts of dependencies read them.
 fn program() -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
-    let built = cargo.args(["build", "--locked", "--quiet", "--example", "own_program"]).output();
-    let built = built.unwrap();
+    let names_package = |name: &OsString| {
+        let name = name.to_string_lossy();
+        ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
+    };
+    std::env::vars_os().map(|(name, _)| name).filter(names_package).for_each(|name| {
+        cargo.env_remove(name);
+    });
+    let example = ["build", "--locked", "--quiet", "--workspace", "--example", "own_program"];
+    let built = cargo.args(example).output().unwrap();
     assert!(built.status.success(), "{}", said(&built));
     let tests = std::env::current_exe().unwrap();
     tests.ancestors().nth(2).unwrap().join("examples/own_program")

@@ -9,7 +9,7 @@ mod runs;
 use allocations::peak_of;
 use gaia_driver::Outcome;
 use gaia_planner::Memory;
-use runs::{plan, run};
+use runs::{application, plan, run};
 
 /// Every way to share updates, by what `[sync.remote]` says.
 const REMOTES: [&str; 9] = [
@@ -276,12 +276,35 @@ fn a_dense_run_holds_the_memory_that_is_estimated_for_it() {
         let slow = "compute.examples_per_second=10.0";
         let stop = "stop={clocks = 8}";
         let settings = [app, &topology, links, slow, &remote(&model), stop, "evaluate.every=100"];
-        let (outcome, most) = peak_of(|| run(&settings));
-        let estimated = Memory::of(&plan(&settings), outcome.summary.parameters, 0.0).all as usize;
+        let (_, most) = peak_of(|| run(&settings));
+        let plan = plan(&settings);
+        let estimated = Memory::of(&plan, application(&plan).as_ref()).all as usize;
         // What tasks keep and the drain come on top.
         let is_near = (estimated * 4 / 5..estimated * 7 / 5).contains(&most);
         assert!(is_near, "{model}: {} kB were held of {}", most >> 10, estimated >> 10);
     }
+}
+
+/// Of users without a rating a run holds no more than their values: a tenth of these have one.
+#[test]
+fn what_data_do_not_use_is_held_once() {
+    let app = |users: usize| {
+        format!(
+            "app={{kind = 'matrix-factorization', rank = 64, data = {{synthetic = {{users = {users}, items = 50, ratings = 400}}}}}}"
+        )
+    };
+    let (few, many) = (app(400), app(4000));
+    let of = |app: &str| {
+        let plan = plan(&[app, "stop={clocks = 8}", "evaluate.every=4"]);
+        let application = application(&plan);
+        let in_use = application.parameters_in_use(0..application.workers());
+        (Memory::of(&plan, application.as_ref()).all, in_use)
+    };
+    let ((small, _), (large, in_use)) = (of(&few), of(&many));
+    assert!(in_use < 450 * 65, "{in_use}");
+    // Three servers, twice, and two copies that are evaluated.
+    let values = 4 * 3600 * 65 * (3 * 2 + 2);
+    assert!(large - small < values + small / 2, "{small} and {large}");
 }
 
 /// A server has a sum of what it has sent for each of its links, here 29 and more of 100 000 parameters. A data center

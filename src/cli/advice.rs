@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::memory::held;
+use super::memory::fitting;
 use super::training::live_mode;
 use super::{OutputFlags, Terminal};
 use gaia_config::{Decision, DriverKind, Plan, RunFile};
@@ -67,13 +67,6 @@ fn waited_share(summary: &Summary) -> f64 {
     let worker_seconds = summary.workers as f64 * summary.time_s;
     let waited = blocked.total() - blocked.local;
     if worker_seconds > 0.0 { waited / worker_seconds } else { 0.0 }
-}
-
-/// How many simulations of the run the free memory holds.
-fn fitting(plan: &Plan, application: &dyn Application) -> usize {
-    let free = gaia_data::free_memory();
-    let fitting = free.and_then(|free| free.checked_div(held(plan, application)));
-    fitting.map_or(usize::MAX, |fitting| usize::try_from(fitting).unwrap_or(usize::MAX))
 }
 
 /// Whether the simulations take little of this machine's time beside the run itself.

@@ -3,9 +3,10 @@
 use serde::Serialize;
 
 use super::check_data::{PlaceFindings, check_data};
+use super::memory::check_memory;
 use super::{CheckFlags, Failure, Terminal};
 use crate::applications::Applications;
-use gaia_config::{ComputeModel, ComputeRate, Decision, Plan};
+use gaia_config::{ComputeModel, ComputeRate, Decision, DriverKind, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::{ChangeBy, ChangeRule, StopRules};
 use gaia_core::server::ExchangeRoute;
@@ -50,7 +51,7 @@ struct Findings {
     connections: Option<Vec<ConnectionFindings>>,
 }
 
-/// Bytes of parameters that servers and workers hold once all parameters have changed.
+/// Bytes of parameters that servers and workers hold once all parameters in use have changed.
 #[derive(Debug, Serialize)]
 struct MemoryFindings {
     server: ByteSize,
@@ -119,6 +120,10 @@ pub(super) fn check(
     if let Some(unread) = checked.unread {
         return Err(unread);
     }
+    // Nodes of the real driver may be on machines of their own.
+    if let Some(application) = application.filter(|_| plan.driver != DriverKind::Real) {
+        check_memory(&[&plan], application.as_ref(), &flags.run, terminal)?;
+    }
     match broken {
         0 => Ok(()),
         1 => Err(Failure::run("a link does not work")),
@@ -128,9 +133,7 @@ pub(super) fn check(
 
 impl MemoryFindings {
     fn new(plan: &Plan, application: &dyn Application) -> Self {
-        let parameters = application.layout().parameters();
-        let Memory { server, worker, all, .. } =
-            Memory::of(plan, parameters, application.momentum());
+        let Memory { server, worker, all } = Memory::of(plan, application);
         let free = gaia_data::free_memory().map(ByteSize);
         Self { server: ByteSize(server), worker: ByteSize(worker), all: ByteSize(all), free }
     }
@@ -221,8 +224,8 @@ impl Findings {
         if let Some(MemoryFindings { server, worker, all, free }) = &self.memory {
             let free = free.map_or_else(String::new, |free| format!("; {free} are free here"));
             lines.push(format!(
-                "  memory    up to {server} a server, {worker} a worker, {all} in all once all parameters have changed, \
-                 without data{free}"
+                "  memory    up to {server} a server, {worker} a worker, {all} in all once all parameters in use have \
+                 changed, without data{free}"
             ));
         }
 

@@ -58,7 +58,8 @@ pub(super) fn compare(
     bench.directory.write("run.toml", reference.to_toml())?;
     let application = bench.application(&plan.reference)?;
     terminal.note(&application.describe());
-    check_memory(&plan.plans().collect::<Vec<_>>(), application.as_ref(), terminal)?;
+    let plans: Vec<&Plan> = plan.plans().collect();
+    check_memory(&plans, application.as_ref(), &flags.run, terminal)?;
     let workers = reference.topology.workers();
     let comparison = plan.run(|variant| {
         let own = variant.plan.topology.workers();

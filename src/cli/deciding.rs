@@ -30,7 +30,7 @@ pub(super) fn decided(
     let trial = in_this_process(&plan);
     let read = || with_all_data(&trial, file, applications);
     let application = waiting_for_data(&run.output, read)?;
-    check_memory(&[&trial], application.as_ref(), terminal)?;
+    check_memory(&[&trial], application.as_ref(), run, terminal)?;
     let decided = {
         let _line = Waiting::new(live_mode(&run.output), "chooses the remote model");
         decide(trial, &application, 1.0).map_err(Failure::planning)?

@@ -125,6 +125,9 @@ pub(crate) struct RunFlags {
     /// Train this Python script; the gaia of the Python package runs it in each worker
     #[arg(long, value_name = "SCRIPT.py")]
     pub(crate) script: Option<String>,
+    /// Start even where the run may need more memory than is free
+    #[arg(long)]
+    pub(crate) ignore_memory: bool,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
 }

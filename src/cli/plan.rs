@@ -1,5 +1,6 @@
 //! `gaia plan`: which remote model a run should have, and what it will cost, before it starts.
 
+use super::memory::{check_memory, fitting};
 use super::reading::{waiting_for_data, with_all_data};
 use super::training::live_mode;
 use super::{Failure, PlanFlags, Terminal, signals};
@@ -36,10 +37,11 @@ pub(super) fn plan(
         return Ok(());
     }
 
+    check_memory(&[&own], application.as_ref(), &flags.run, terminal)?;
     let request = Request {
         budget: flags.budget,
         target: flags.target,
-        threads: processors(),
+        threads: processors().min(fitting(&own, application.as_ref())),
         interrupted: Some(signals::interrupted().map_err(Failure::run)?),
     };
     let found = {

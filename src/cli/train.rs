@@ -53,7 +53,7 @@ pub(super) fn train(
 
     let page = live.serve(terminal)?;
     let application = waiting_for_data(&run.output, || application_of(&plan, &file, applications))?;
-    check_memory(&[&plan], application.as_ref(), terminal)?;
+    check_memory(&[&plan], application.as_ref(), run, terminal)?;
     let from = match resume {
         Resume::From(path) => Some(checkpoints(&plan, application.as_ref(), path).read(path)?),
         Resume::Auto | Resume::Never => None,

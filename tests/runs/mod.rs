@@ -1,7 +1,10 @@
 //! Whole runs in virtual time, from the text of a run file to its outcome.
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::sync::Arc;
+
 use gaia_config::{Override, Plan, RunFile};
+use gaia_core::application::Application;
 use gaia_driver::Outcome;
 use gaia_telemetry::{Observer, Progress};
 
@@ -46,12 +49,18 @@ pub fn plan(settings: &[&str]) -> Plan {
         .unwrap_or_else(|error| panic!("{}", error.render(false)))
 }
 
+/// The application of a run, on its data.
+#[track_caller]
+pub fn application(plan: &Plan) -> Arc<dyn Application> {
+    let homes = plan.topology.data_homes();
+    gaia_data::build(plan.app.as_ref(), &homes, plan.seed.child("data")).unwrap()
+}
+
 /// Runs to its end what these settings make of the run file above.
 #[track_caller]
 pub fn run(settings: &[&str]) -> Outcome {
     let plan = plan(settings);
-    let homes = plan.topology.data_homes();
-    let application = gaia_data::build(plan.app.as_ref(), &homes, plan.seed.child("data")).unwrap();
+    let application = application(&plan);
     gaia_driver::run(&plan, &application, &mut Nobody)
         .unwrap_or_else(|error| panic!("{error}, after `gaia train` of\n{}", plan.to_toml()))
 }

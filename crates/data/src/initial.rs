@@ -77,6 +77,10 @@ impl Application for Initialized {
         self.application.evaluated_rows(worker)
     }
 
+    fn parameters_in_use(&self, workers: Range<usize>) -> usize {
+        self.application.parameters_in_use(workers)
+    }
+
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
         self.application.task(worker, seed)
     }

@@ -176,6 +176,26 @@ impl<E: Examples> Divided<E> {
         }
     }
 
+    /// How many rows of a table the training examples of some workers have something to do with: at most `rows`, which it is
+    /// where examples are not in the memory of this process. `each` names the rows of the example at a position.
+    pub(crate) fn rows_in_use(
+        &self,
+        workers: Range<usize>,
+        rows: usize,
+        each: impl for<'a> Fn(&'a E, usize) -> &'a [u32],
+    ) -> usize {
+        let mut is_in_use = vec![false; rows];
+        for worker in workers {
+            let part = &self.train_parts[worker];
+            if part.is_empty() {
+                return rows;
+            }
+            let named = part.iter().flat_map(|at| each(&self.train, *at as usize));
+            named.for_each(|row| is_in_use[*row as usize] = true);
+        }
+        is_in_use.into_iter().filter(|is_in_use| *is_in_use).count()
+    }
+
     /// The training examples of some workers, those in memory in pieces of at most `length`.
     pub(crate) fn train_pieces(&self, workers: Range<usize>, length: usize) -> Vec<Piece<'_, E>> {
         let of_worker = |worker: usize| match &self.stored[worker] {

@@ -1,48 +1,54 @@
 //! How many bytes of parameters the processes of a run hold.
 
+use std::ops::Range;
+
 use gaia_config::Plan;
+use gaia_core::application::Application;
 use gaia_core::sync::{Combine, Correction, Outer, Policy, RemoteSync};
 use gaia_core::types::DcId;
 
-/// Bytes of parameters that a run holds once every parameter has been changed and sent. A run that changes few of many
-/// parameters holds less: sums and rankings take memory for what was changed alone. Data, what a task keeps and frames
-/// on their way are not included.
+/// Bytes of parameters that a run holds once every parameter that its data use has been changed and sent. A run that changes
+/// few of them holds less: sums and rankings take memory for what was changed alone. Data, what a task keeps, rows of sparse
+/// tables and frames on their way are not included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// Of the largest server.
     pub server: u64,
     /// Of a worker.
     pub worker: u64,
-    /// Of all servers and workers.
+    /// Of all servers and workers, and of copies that are evaluated where all of them are in one process.
     pub all: u64,
 }
 
 impl Memory {
-    /// What a run of this plan holds with a model of so many parameters, under this momentum coefficient of its
-    /// application.
-    pub fn of(plan: &Plan, parameters: usize, momentum: f64) -> Self {
+    /// What a run of this plan holds with this application.
+    pub fn of(plan: &Plan, application: &dyn Application) -> Self {
         let topology = &plan.topology;
         let overlay = plan.overlay();
-        let vectors = topology.data_centers.iter().zip(topology.dc_ids()).map(|(dc, id)| {
-            let links = Links::of(&overlay.neighbours(id));
-            // Each worker is given an answer to its read.
-            (dc.servers as f64, server_vectors(plan, links, momentum) + dc.workers as f64)
-        });
-        let vectors: Vec<(f64, f64)> = vectors.collect();
-
-        let shards = topology.data_centers.first().map_or(1, |dc| dc.servers.max(1));
-        let vector = BYTES * parameters as f64 / shards as f64;
-        let server = vector * vectors.iter().map(|(_, held)| *held).fold(0.0, f64::max);
-        let servers = vector * vectors.iter().map(|(servers, held)| servers * held).sum::<f64>();
+        let whole = BYTES * application.layout().dense_parameters() as f64;
+        let used = |workers: Range<usize>| BYTES * application.parameters_in_use(workers) as f64;
+        let used_by_any = used(0..topology.workers());
         // The model, the changes, and under a guard the initial model.
-        let worker =
-            BYTES * (2 + usize::from(plan.remote.guard().is_some())) as f64 * parameters as f64;
+        let of_worker = (2 + usize::from(plan.remote.guard().is_some())) as f64;
 
-        Self {
-            server: server as u64,
-            worker: worker as u64,
-            all: (servers + topology.workers() as f64 * worker) as u64,
+        let (mut server, mut worker, mut all) = (0.0_f64, 0.0_f64, 0.0);
+        for (dc, id) in topology.data_centers.iter().zip(topology.dc_ids()) {
+            let first = topology.first_worker(id);
+            let workers = first..first + dc.workers;
+            let by_each: Vec<f64> = workers.clone().map(|at| used(at..at + 1)).collect();
+            let used_by_workers: f64 = by_each.iter().sum();
+            let links = Links::of(&overlay.neighbours(id));
+            let changed =
+                if holds_own_changes_alone(plan, links) { used(workers) } else { used_by_any };
+            let vectors = server_vectors(plan, links, application.momentum());
+            // Each worker is given an answer to its read.
+            let servers = whole * VALUES + changed * vectors + used_by_workers;
+            server = server.max(servers / dc.servers.max(1) as f64);
+            worker = by_each.iter().fold(worker, |most, used| most.max(of_worker * used));
+            all += servers + of_worker * used_by_workers;
         }
+        all += whole * topology.data_centers.len().min(EVALUATED_AT_ONCE) as f64;
+        Self { server: server as u64, worker: worker as u64, all: all as u64 }
     }
 
     /// Of the largest process, where servers and workers are processes of their own.
@@ -65,16 +71,23 @@ impl Links {
     }
 }
 
-/// Values for each parameter of a shard that its server holds.
+/// Whether a server's sums are of changes by the workers of its own data center. Hubs forward those of others, and a guard
+/// holds copies of all.
+fn holds_own_changes_alone(plan: &Plan, links: Links) -> bool {
+    let sends_updates = matches!(plan.remote, RemoteSync::Tap(_) | RemoteSync::Asp(_));
+    sends_updates && links.cliques <= 1.0 && plan.remote.guard().is_none()
+}
+
+/// For each parameter of a shard that changes, how many numbers its server holds beside its value.
 fn server_vectors(plan: &Plan, links: Links, momentum: f64) -> f64 {
     let data_centers = plan.topology.data_centers.len() as f64;
     if plan.topology.links.is_empty() {
-        return 1.0;
+        return 0.0;
     }
 
     // A guard holds a copy that leaves and one that arrives.
     let guard = if plan.remote.guard().is_some() { 2.0 } else { 0.0 };
-    1.0 + guard
+    guard
         + match &plan.remote {
             // The totals; own changes and a total for each clock that may be open; parts of the home block.
             RemoteSync::Bsp(_) => 3.0 + 1.0,
@@ -110,6 +123,12 @@ fn sources(links: Links, has_gradients: bool) -> f64 {
     let cliques = if links.cliques > 1.0 || has_gradients { links.cliques } else { 0.0 };
     1.0 + cliques + if has_gradients { 3.0 } else { 0.0 }
 }
+
+/// Numbers that a server holds of every parameter: its value, and the copy that it is sent when the run ends.
+const VALUES: f64 = 2.0;
+
+/// Copies of data centers that are assembled at the same time.
+const EVALUATED_AT_ONCE: usize = 2;
 
 /// While parameters are selected: of each its index of four bytes and its bucket of two.
 const SELECTION: f64 = 1.5;

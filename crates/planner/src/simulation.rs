@@ -117,7 +117,6 @@ pub(crate) fn compare(
             *trial = longer;
         }
     }
-    let momentum = application.momentum();
     let rows: Vec<PlanRow> = candidates
         .iter()
         .zip(&trials)
@@ -125,7 +124,7 @@ pub(crate) fn compare(
             let memory = candidate
                 .plan
                 .as_ref()
-                .map_or(0, |plan| Memory::of(plan, parameters, momentum).largest_process());
+                .map_or(0, |plan| Memory::of(plan, application.as_ref()).largest_process());
             row(candidate, trial, (target, held), memory, own)
         })
         .collect();

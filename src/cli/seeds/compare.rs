@@ -46,7 +46,7 @@ pub(in crate::cli) fn compare_seeds(
     let (read, data) = measured(output, || build(0))?;
     let of_reference = read.of(reference);
     let of_one_seed: Vec<&Plan> = plans[0].plans().collect();
-    check_memory(&of_one_seed, of_reference.as_ref(), terminal)?;
+    check_memory(&of_one_seed, of_reference.as_ref(), &flags.run, terminal)?;
     let directory = directory_of_runs((&flags.resume, output.out.as_deref()), reference)?;
     directory.write("run.toml", reference.to_toml())?;
     let interrupted = signals::interrupted().map_err(Failure::run)?;

@@ -45,7 +45,7 @@ pub(in crate::cli) fn train_seeds(
 
     let application = |at: usize| application_of(&plans[at], &files[at].1, applications);
     let (read, data) = measured(&run.output, || application(0))?;
-    check_memory(&[&first], read.as_ref(), terminal)?;
+    check_memory(&[&first], read.as_ref(), run, terminal)?;
     let directory = directory_of_runs((&flags.resume, run.output.out.as_deref()), &first)?;
     directory.write("run.toml", first.to_toml())?;
     let (interrupted, program) = (interrupted(applications)?, applications.program());

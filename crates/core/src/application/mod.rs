@@ -69,6 +69,14 @@ pub trait Application: Send + Sync {
         RowSet::without_sparse_rows(self.layout())
     }
 
+    /// How many parameters the iterations of some workers can change, those of sparse tables left out. What a run holds of the
+    /// others is no more than their values.
+    ///
+    /// The default is every parameter of tables that are not sparse.
+    fn parameters_in_use(&self, _workers: Range<usize>) -> usize {
+        self.layout().dense_parameters()
+    }
+
     /// Evaluates one copy on the data of all data centers.
     ///
     /// # Errors

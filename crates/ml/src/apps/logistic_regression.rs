@@ -213,6 +213,17 @@ impl Application for LogisticRegression {
         self.shared.examples.workers()
     }
 
+    fn parameters_in_use(&self, workers: Range<usize>) -> usize {
+        let Shared { layout, examples, .. } = &*self.shared;
+        let features = examples.train.width;
+        let in_use = examples.rows_in_use(workers, features, |train, at| train.example(at).0);
+        let of_table = |table: &TableLayout| match table.rows {
+            rows if rows == features => in_use * table.width,
+            rows => rows * table.width,
+        };
+        layout.tables().iter().map(of_table).sum()
+    }
+
     fn initial_model(&self, _seed: Seed) -> Model {
         Model::zeros(self.shared.layout.clone())
     }

@@ -247,6 +247,15 @@ impl Application for MatrixFactorization {
         self.shared.ratings.workers()
     }
 
+    fn parameters_in_use(&self, workers: Range<usize>) -> usize {
+        let Shared { layout, ratings, .. } = &*self.shared;
+        let rated = |table, of: fn(&Ratings) -> &[u32]| {
+            let TableLayout { rows, width, .. } = *layout.table(table);
+            width * ratings.rows_in_use(workers.clone(), rows, |train, at| &of(train)[at..=at])
+        };
+        rated(USERS, |train| &train.user) + rated(ITEMS, |train| &train.item)
+    }
+
     fn initial_model(&self, seed: Seed) -> Model {
         let shared = &self.shared;
         let mut model = Model::zeros(shared.layout.clone());

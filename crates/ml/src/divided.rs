@@ -177,7 +177,7 @@ impl<E: Examples> Divided<E> {
     }
 
     /// How many rows of a table the training examples of some workers have something to do with: at most `rows`, which it is
-    /// where examples are not in the memory of this process. `each` names the rows of the example at a position.
+    /// where examples are not in the memory of this process, or there is no such worker. `each` names the rows of the example at a position.
     pub(crate) fn rows_in_use(
         &self,
         workers: Range<usize>,
@@ -186,10 +186,9 @@ impl<E: Examples> Divided<E> {
     ) -> usize {
         let mut is_in_use = vec![false; rows];
         for worker in workers {
-            let part = &self.train_parts[worker];
-            if part.is_empty() {
+            let Some(part) = self.train_parts.get(worker).filter(|part| !part.is_empty()) else {
                 return rows;
-            }
+            };
             let named = part.iter().flat_map(|at| each(&self.train, *at as usize));
             named.for_each(|row| is_in_use[*row as usize] = true);
         }

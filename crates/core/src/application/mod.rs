@@ -72,7 +72,8 @@ pub trait Application: Send + Sync {
     /// How many parameters the iterations of some workers can change, those of sparse tables left out. What a run holds of the
     /// others is no more than their values.
     ///
-    /// The default is every parameter of tables that are not sparse.
+    /// It is every parameter of tables that are not sparse by default, and for workers that there are not: plans over other
+    /// machines are asked about, too.
     fn parameters_in_use(&self, _workers: Range<usize>) -> usize {
         self.layout().dense_parameters()
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gaia_core::coordinator::{
-    Coordinator, CoordinatorConfig, CoordinatorOutput, Earliest, StopReason, StopRules,
+    Coordinator, CoordinatorConfig, CoordinatorOutput, Scale, StopReason, StopRules,
 };
 use gaia_core::types::limits::CLOCK_MAX;
 use gaia_core::types::{Clock, DcId, ServerId, ShardId, Staleness, WorkerId};
@@ -18,7 +18,7 @@ fn begun(lockstep: Option<Staleness>) -> Coordinator {
         servers: vec![SERVER],
         workers: vec![HONEST, HOSTILE],
         stop: StopRules { clocks: Some(5), ..StopRules::default() },
-        earliest: Earliest::default(),
+        scale: Scale::default(),
         evaluate_every: 5,
         lockstep,
         inactive: BTreeSet::new(),

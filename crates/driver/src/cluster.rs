@@ -9,7 +9,7 @@ use crate::table_digests::TableDigests;
 use gaia_config::{OnGiveUp, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::{
-    ClusterCoordinator, Coordinator, CoordinatorConfig, Earliest, FailureRules,
+    ChangeBy, ClusterCoordinator, Coordinator, CoordinatorConfig, FailureRules, Scale,
 };
 use gaia_core::persist;
 use gaia_core::server::{
@@ -187,9 +187,10 @@ impl<'p> Blueprint<'p> {
             servers: server_ids(&plan.topology).collect(),
             workers: worker_ids(&plan.topology).collect(),
             stop: plan.stop,
-            earliest: Earliest {
+            scale: Scale {
                 clocks: self.application.clocks_per_pass(),
                 time: ROUND_TRIPS * plan.topology.rtt_max().0,
+                trivial: self.trivial_objective(),
             },
             evaluate_every: plan.evaluate.every,
             lockstep: match &plan.remote {
@@ -201,6 +202,14 @@ impl<'p> Blueprint<'p> {
             },
             inactive: plan.late(),
         })
+    }
+
+    /// What the objective of a run that ends once that has settled is compared with. `None` where the application has no such
+    /// predictor, or this process has not the data for it.
+    fn trivial_objective(&self) -> Option<f64> {
+        self.plan.stop.change.filter(|change| change.by == ChangeBy::Trend)?;
+        let predictor = self.application.trivial_predictor().ok().flatten()?;
+        Some(predictor.evaluation.objective)
     }
 
     /// The coordinator of a cluster whose nodes fail and come back.

@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{Clock, Instant};
 
-/// The objective changes by less than `percent` of itself in `clocks` clocks.
+/// The objective changes by less than `percent` of its size in `clocks` clocks.
+///
+/// By a trend its size is the lesser of the objective itself and of how far it is below that of a predictor that has learnt
+/// nothing: a log loss is large however much has been learnt, where answers are uncertain. It is at least a tenth of the
+/// objective, so that a run that learns next to nothing ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChangeRule {
@@ -25,7 +29,7 @@ pub struct ChangeRule {
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeBy {
     /// By the line through the evaluations of the last 2 × `clocks` clocks, with its uncertainty, and not before
-    /// [`Earliest`].
+    /// a pass and some round trips ([`Scale`]).
     #[default]
     Trend,
     /// By two evaluations, the last one and the one `clocks` clocks before: the rule by which the paper calls a run
@@ -33,13 +37,15 @@ pub enum ChangeBy {
     Endpoints,
 }
 
-/// Before this an objective cannot be called settled: what little it has changed says nothing yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Earliest {
+/// What is little in a run. Before a pass and some round trips what an objective has changed says nothing yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Scale {
     /// Clocks of one pass over the data.
     pub clocks: u64,
     /// Several round trips over the slowest link, within which no data center has received an answer to its updates.
     pub time: Duration,
+    /// The objective of a predictor that has learnt nothing, where one is known.
+    pub trivial: Option<f64>,
 }
 
 /// A line through evaluations: objectives by clocks.
@@ -72,17 +78,10 @@ impl ChangeRule {
     }
 
     /// Whether the objective has settled by the latest evaluation of `history`, at `now`.
-    pub(super) fn is_settled(
-        &self,
-        now: Instant,
-        history: &[(Clock, f64)],
-        earliest: Earliest,
-    ) -> bool {
+    pub(super) fn is_settled(&self, now: Instant, history: &[(Clock, f64)], scale: Scale) -> bool {
         match self.by {
-            ChangeBy::Trend => self.trend_is_settled(now, history, earliest),
-            ChangeBy::Endpoints => {
-                self.endpoints_are_settled(history, self.clocks(earliest.clocks))
-            }
+            ChangeBy::Trend => self.trend_is_settled(now, history, scale),
+            ChangeBy::Endpoints => self.endpoints_are_settled(history, self.clocks(scale.clocks)),
         }
     }
 
@@ -100,7 +99,7 @@ impl ChangeRule {
         &self,
         now: Instant,
         history: &[(Clock, f64)],
-        Earliest { clocks: pass, time }: Earliest,
+        Scale { clocks: pass, time, trivial }: Scale,
     ) -> bool {
         let Some(&(last, _)) = history.last() else { return false };
         if last.0 < pass || now.since(Instant::ZERO) < time {
@@ -118,7 +117,7 @@ impl ChangeRule {
         }
         let Some(trend) = Trend::through(&history[start..]) else { return false };
 
-        let allowed = self.percent / 100.0 * trend.mean.abs();
+        let allowed = self.percent / 100.0 * size(trend.mean, trivial);
         let change = trend.slope.abs() + CERTAINTY * trend.slope_error;
         let is_flat = change * (clocks as f64) < allowed;
         let does_rise = trend.slope > CERTAINTY * trend.slope_error;
@@ -132,6 +131,12 @@ impl ChangeRule {
         let lowest = history[..start].windows(count).map(mean).fold(f64::INFINITY, f64::min);
         trend.mean - CERTAINTY * trend.mean_error <= lowest + allowed
     }
+}
+
+/// What changes of an objective are measured against.
+fn size(objective: f64, trivial: Option<f64>) -> f64 {
+    let most = objective.abs();
+    trivial.map_or(most, |trivial| (trivial - objective).max(LEAST_SIZE * most).min(most))
 }
 
 impl Trend {
@@ -172,6 +177,9 @@ impl Trend {
 /// Evaluations below which a line through them says little about its own uncertainty.
 const EVALUATIONS_MIN: usize = 4;
 
+/// The share of an objective that its size is at least.
+const LEAST_SIZE: f64 = 0.1;
+
 /// Standard errors on each side of an estimate within which the true value nearly always is.
 const CERTAINTY: f64 = 2.0;
 
@@ -180,20 +188,20 @@ mod tests {
     use super::*;
 
     /// Whether the rule holds at each clock from 1 on, for objectives at these clocks.
-    fn settled(objective: impl Fn(u64) -> f64, earliest: Earliest) -> Vec<bool> {
+    fn settled(objective: impl Fn(u64) -> f64, scale: Scale) -> Vec<bool> {
         let rule = ChangeRule { percent: 2.0, clocks: Some(10), by: ChangeBy::Trend };
         let mut history = Vec::new();
         let mut at = |clock: u64| {
             history.push((Clock(clock), objective(clock)));
             let now = Instant::ZERO + Duration::from_secs(clock);
-            rule.is_settled(now, &history, earliest)
+            rule.is_settled(now, &history, scale)
         };
         (1..=400).map(&mut at).collect()
     }
 
     /// The first clock at which the rule holds.
-    fn settles(objective: impl Fn(u64) -> f64, earliest: Earliest) -> Option<u64> {
-        let first = settled(objective, earliest).iter().position(|is_settled| *is_settled)?;
+    fn settles(objective: impl Fn(u64) -> f64, scale: Scale) -> Option<u64> {
+        let first = settled(objective, scale).iter().position(|is_settled| *is_settled)?;
         Some(first as u64 + 1)
     }
 
@@ -205,7 +213,7 @@ mod tests {
             (1..=400).map(|at| (Clock(at), (-0.001 * at as f64).exp())).collect();
         let now = Instant::ZERO + Duration::from_secs(400);
         let is_settled = |rule: ChangeRule, pass| {
-            rule.is_settled(now, &history, Earliest { clocks: pass, time: Duration::ZERO })
+            rule.is_settled(now, &history, Scale { clocks: pass, ..Scale::default() })
         };
 
         assert!(is_settled(rule(None, ChangeBy::Trend), 1));
@@ -226,34 +234,51 @@ mod tests {
 
     #[test]
     fn an_objective_that_falls_to_a_floor_settles_near_it() {
-        let at = settles(falls, Earliest::default()).expect("it settles");
+        let at = settles(falls, Scale::default()).expect("it settles");
         assert!((falls(at) - 1.0) < 0.1, "clock {at}");
-        let noisy = settles(|clock| falls(clock) + 0.005 * noise(clock), Earliest::default());
+        let noisy = settles(|clock| falls(clock) + 0.005 * noise(clock), Scale::default());
         assert!(noisy.is_some_and(|noisy| falls(noisy) < 1.1), "{noisy:?}");
+    }
+
+    /// The log loss of words falls from 8 to 7, of which a model without topics has 8.
+    #[test]
+    fn changes_count_by_what_has_been_learnt() {
+        let words = |clock: u64| 6.0 + falls(clock);
+        let of = |trivial| settles(words, Scale { trivial, ..Scale::default() });
+        let (by_itself, by_learning) = (of(None).unwrap(), of(Some(8.0)).unwrap());
+        assert!(words(by_itself) > 7.08, "clock {by_itself}");
+        assert!(words(by_learning) < 7.04, "clock {by_learning}");
+
+        // One that has next to nothing to learn ends as soon as one that changes by a tenth as much.
+        assert!(of(Some(7.0)).is_some());
+        // An objective that is itself small is measured by itself.
+        let fits = |clock: u64| falls(clock) - 0.99;
+        let of = |trivial| settles(fits, Scale { trivial, ..Scale::default() });
+        assert_eq!(of(Some(1.0)), of(None));
     }
 
     #[test]
     fn noise_and_oscillation_are_not_a_settled_objective() {
         let oscillates = |clock: u64| if clock.is_multiple_of(2) { 0.5 } else { 1.6 };
-        assert_eq!(settles(oscillates, Earliest::default()), None);
-        assert_eq!(settles(|clock| 1.0 + 0.2 * noise(clock), Earliest::default()), None);
+        assert_eq!(settles(oscillates, Scale::default()), None);
+        assert_eq!(settles(|clock| 1.0 + 0.2 * noise(clock), Scale::default()), None);
     }
 
     #[test]
     fn a_rise_is_not_a_settled_objective() {
         let turns = |clock: u64| if clock < 20 { 2.0 } else { 1.0 + 0.001 * clock as f64 };
-        assert!(settled(turns, Earliest::default())[45..].iter().all(|is_settled| !is_settled));
+        assert!(settled(turns, Scale::default())[45..].iter().all(|is_settled| !is_settled));
         let jumps = |clock: u64| if clock < 60 { falls(clock) } else { 1.6 };
-        let before = settles(falls, Earliest::default()).expect("it settles");
+        let before = settles(falls, Scale::default()).expect("it settles");
         assert!(before > 60, "the objective is still falling at clock 60");
-        assert_eq!(settles(jumps, Earliest::default()), None);
+        assert_eq!(settles(jumps, Scale::default()), None);
     }
 
     #[test]
     fn nothing_settles_before_a_pass_and_some_round_trips() {
-        let pass = Earliest { clocks: 200, time: Duration::ZERO };
+        let pass = Scale { clocks: 200, ..Scale::default() };
         assert_eq!(settles(falls, pass), Some(200));
-        let trips = Earliest { clocks: 0, time: Duration::from_secs(250) };
+        let trips = Scale { time: Duration::from_secs(250), ..Scale::default() };
         assert_eq!(settles(falls, trips), Some(250));
     }
 }

@@ -487,7 +487,7 @@ persist! {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Earliest, StopRules};
+    use super::super::{Scale, StopRules};
     use super::*;
     use crate::types::{Clock, Persist, ShardId, State};
 
@@ -511,7 +511,7 @@ mod tests {
             servers: (0..3).map(server).collect(),
             workers: (0..3).flat_map(|dc| [worker(dc, 0), worker(dc, 1)]).collect(),
             stop: StopRules { clocks: Some(9), ..StopRules::default() },
-            earliest: Earliest::default(),
+            scale: Scale::default(),
             evaluate_every: 9,
             lockstep: None,
             inactive: BTreeSet::from([DcId(2)]),

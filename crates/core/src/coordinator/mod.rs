@@ -23,7 +23,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-pub use change::{ChangeBy, ChangeRule, Earliest};
+pub use change::{ChangeBy, ChangeRule, Scale};
 pub use cluster::{
     Admission, ClusterCoordinator, FailureRules, MustStay, Nearest, NoSource, NotAdmitted, TakeOver,
 };
@@ -44,8 +44,8 @@ pub struct CoordinatorConfig {
     pub workers: Vec<WorkerId>,
     /// When the run stops.
     pub stop: StopRules,
-    /// When the objective can have settled at the earliest.
-    pub earliest: Earliest,
+    /// What is a little change of the objective.
+    pub scale: Scale,
     /// The number of clocks between evaluations, at least 1.
     pub evaluate_every: u64,
     /// If all data centers must stop at the same clock (BSP, SSP, local steps without a quorum): how far a worker may
@@ -209,7 +209,7 @@ impl Coordinator {
         if self.phase != Phase::Training {
             return;
         }
-        if let Some(reason) = self.config.stop.met(now, &self.history, self.config.earliest) {
+        if let Some(reason) = self.config.stop.met(now, &self.history, self.config.scale) {
             self.stop(reason);
         }
     }
@@ -481,7 +481,7 @@ mod tests {
             servers: dcs.map(|dc| ServerId { dc, shard: ShardId(0) }).into(),
             workers: dcs.map(|dc| WorkerId { dc, index: 0 }).into(),
             stop,
-            earliest: Earliest::default(),
+            scale: Scale::default(),
             evaluate_every: 2,
             lockstep,
             inactive: BTreeSet::new(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::change::{ChangeRule, Earliest};
+use super::change::{ChangeRule, Scale};
 use crate::types::{Clock, Instant};
 
 /// When a run stops: as soon as one of the rules holds. At least one is given.
@@ -115,7 +115,7 @@ impl StopRules {
         &self,
         now: Instant,
         history: &[(Clock, f64)],
-        earliest: Earliest,
+        scale: Scale,
     ) -> Option<StopReason> {
         let (clock, objective) = *history.last()?;
         if !objective.is_finite() {
@@ -124,7 +124,7 @@ impl StopRules {
         if self.is_reached(history.iter().rev().map(|(_, objective)| *objective)) {
             return Some(StopReason::Objective);
         }
-        if self.change.is_some_and(|rule| rule.is_settled(now, history, earliest)) {
+        if self.change.is_some_and(|rule| rule.is_settled(now, history, scale)) {
             return Some(StopReason::Converged);
         }
         if self.clocks.is_some_and(|clocks| clock.0 >= clocks) {
@@ -154,7 +154,7 @@ mod tests {
             .enumerate()
             .map(|(at, value)| (Clock(at as u64 + 1), *value))
             .collect();
-        assert_eq!(rules.met(Instant::ZERO, &history, Earliest::default()), expect, "{rules:?}");
+        assert_eq!(rules.met(Instant::ZERO, &history, Scale::default()), expect, "{rules:?}");
     }
 
     #[test]

@@ -75,7 +75,7 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
-    use gaia_core::coordinator::{CoordinatorConfig, Earliest, StopRules};
+    use gaia_core::coordinator::{CoordinatorConfig, Scale, StopRules};
     use gaia_core::types::{DcId, Instant, ServerId, ShardId, WorkerId};
 
     const SERVER: ServerId = ServerId { dc: DcId(0), shard: ShardId(0) };
@@ -120,7 +120,7 @@ mod tests {
             servers: vec![SERVER],
             workers: vec![WORKER],
             stop: StopRules { clocks: Some(2), ..StopRules::default() },
-            earliest: Earliest::default(),
+            scale: Scale::default(),
             evaluate_every: 2,
             lockstep: None,
             inactive: BTreeSet::new(),

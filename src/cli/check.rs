@@ -16,6 +16,7 @@ use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting};
 use gaia_driver::check_model;
 use gaia_driver::real::{LinkCheck, check_links};
 use gaia_planner::Memory;
+use gaia_report::figures;
 
 /// What a run file would run.
 #[derive(Debug, Serialize)]
@@ -217,12 +218,15 @@ impl Findings {
             ));
             lines.push(format!(
                 "            the whole model is {}, {} over the slowest link",
-                links.dense_update, links.dense_update_slowest
+                figures::bytes(links.dense_update.0),
+                figures::seconds(links.dense_update_slowest.0.as_secs_f64())
             ));
         }
 
         if let Some(MemoryFindings { server, worker, all, free }) = &self.memory {
-            let free = free.map_or_else(String::new, |free| format!("; {free} are free here"));
+            let [server, worker, all] = [server, worker, all].map(|held| figures::bytes(held.0));
+            let free = free.map(|free| format!("; {} are free here", figures::bytes(free.0)));
+            let free = free.unwrap_or_default();
             lines.push(format!(
                 "  memory    up to {server} a server, {worker} a worker, {all} in all once all parameters in use have \
                  changed, without data{free}"

@@ -3,9 +3,9 @@
 use super::{Failure, RunFlags, Terminal};
 use gaia_config::Plan;
 use gaia_core::application::Application;
-use gaia_core::types::ByteSize;
 use gaia_ml::apps::AppConfig;
 use gaia_planner::Memory;
+use gaia_report::figures;
 
 /// Refuses a run in this process that may hold more than the memory that is free, or says so where the user wants to try it.
 ///
@@ -28,10 +28,10 @@ pub(super) fn check_memory(
         "{} may hold {} of parameters once all that are in use have changed, up to {} a server and {} a worker, and {} of memory \
          are free",
         plan.remote.name(),
-        ByteSize(most.all),
-        ByteSize(most.server),
-        ByteSize(most.worker),
-        ByteSize(free)
+        figures::bytes(most.all),
+        figures::bytes(most.server),
+        figures::bytes(most.worker),
+        figures::bytes(free)
     );
     if run.ignore_memory {
         terminal.note(&found);

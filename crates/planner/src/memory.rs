@@ -1,5 +1,6 @@
 //! How many bytes of parameters the processes of a run hold.
 
+use std::cell::LazyCell;
 use std::ops::Range;
 
 use gaia_config::Plan;
@@ -27,7 +28,8 @@ impl Memory {
         let overlay = plan.overlay();
         let whole = BYTES * application.layout().dense_parameters() as f64;
         let used = |workers: Range<usize>| BYTES * application.parameters_in_use(workers) as f64;
-        let used_by_any = used(0..topology.workers());
+        // It takes a pass over the data, and not every model asks for it.
+        let used_by_any = LazyCell::new(|| used(0..topology.workers()));
         // The model, the changes, and under a guard the initial model.
         let of_worker = (2 + usize::from(plan.remote.guard().is_some())) as f64;
 
@@ -39,7 +41,7 @@ impl Memory {
             let used_by_workers: f64 = by_each.iter().sum();
             let links = Links::of(&overlay.neighbours(id));
             let changed =
-                if holds_own_changes_alone(plan, links) { used(workers) } else { used_by_any };
+                if holds_own_changes_alone(plan, links) { used(workers) } else { *used_by_any };
             let vectors = server_vectors(plan, links, application.momentum());
             // Each worker is given an answer to its read.
             let servers = whole * VALUES + changed * vectors + used_by_workers;

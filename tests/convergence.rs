@@ -60,6 +60,31 @@ fn softmax_regression_reaches_its_target() {
     check(&format!("kind = 'softmax-regression', optimizer = 'sgd', {data}"), 0.39);
 }
 
+/// Over these links the whole model takes several clocks, but what is significant of it about one.
+#[test]
+fn asp_does_not_hold_back_reads_of_models_of_few_weights_over_thin_links() {
+    for (features, bandwidth_scale) in [(30, 7e-5), (120, 1.7e-4)] {
+        let of_remote = |remote: &str| {
+            let data = format!("{{examples = 3000, features = {features}}}");
+            let outcome = run(&[
+                &format!(
+                    "app={{kind = 'logistic-regression', batch = 50, data.synthetic = {data}}}"
+                ),
+                &format!("sync.remote={{model = '{remote}'}}"),
+                &format!("topology.bandwidth_scale={bandwidth_scale:e}"),
+                "compute={flops_per_second = 1e15, clock_overhead = '500 ms'}",
+                "stop={clocks = 200}",
+            ]);
+            (outcome.summary.time_s, outcome.summary.objective)
+        };
+        let ((bsp_s, least), (tap_s, _)) = (of_remote("bsp"), of_remote("tap"));
+        let (asp_s, objective) = of_remote("asp");
+        assert!(bsp_s > 3.0 * tap_s, "{features} features: {bsp_s} {tap_s}");
+        assert!(asp_s < 1.1 * tap_s, "{features} features: {asp_s} {tap_s}");
+        assert!(objective < 1.02 * least, "{features} features: {objective} {least}");
+    }
+}
+
 /// Values that are rounded together in rounds have weights of features in thousands and in thousandths among them.
 #[test]
 fn features_of_unlike_scales_are_learnt_under_rounds_as_under_bsp() {

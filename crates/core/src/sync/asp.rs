@@ -32,7 +32,8 @@ pub struct AspConfig {
     /// Whether idle bandwidth carries updates below the hard threshold.
     pub goal: Goal,
     /// The share of each link's measured rate that `policy = "link"` uses, above 0 and at most 1. Residuals above the
-    /// hard threshold count towards the share and are sent even beyond it. Residuals below it use the rest.
+    /// hard threshold count towards the share and are sent even beyond it. Residuals below it use the rest. Of a server
+    /// with up to about 200 values they are all sent, since frames weigh about as much without them.
     pub link_share: f64,
     /// Which data centers send updates to which.
     pub overlay: OverlayKind,
@@ -50,7 +51,8 @@ pub struct AspConfig {
     /// Whether mirror clocks are applied (section 3 of the paper).
     pub mirror_clock: Brake,
     /// How many clocks a data center may be ahead of its slowest mirror, at least 1. `None` means
-    /// ceil(largest RTT ÷ clock time) + 1, from the measured clock time.
+    /// ceil(largest RTT ÷ clock time) + 1, from the measured clock time. Where a frame takes more than a tenth of a clock,
+    /// two frames at the measured rate of the slowest link are added to the RTT.
     pub data_center_staleness: Option<Staleness>,
     /// How long reads wait for a silent mirror. After that the mirror is excluded until a packet of it is received. For one
     /// that is heard and reports no clock they wait for as long as the run waits for a lost node, if that is longer.

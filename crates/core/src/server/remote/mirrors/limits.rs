@@ -22,8 +22,13 @@ pub(super) struct Limits {
 pub(super) enum Bound {
     None,
     Fixed(Staleness),
-    /// ceil(largest RTT ÷ clock time) + the number of links on the path, because each hub forwards at its own pace.
-    FromRtt(Duration, u64),
+    /// ceil(what the longest path takes ÷ clock time) + the number of its links, because each hub forwards at its own pace.
+    /// The path takes its RTT and, on each link, the time of two frames: the one that is being sent and the next, which
+    /// carries what the clock has changed.
+    FromPath {
+        rtt: Duration,
+        hops: u64,
+    },
 }
 
 impl Limits {
@@ -43,7 +48,7 @@ impl Limits {
         let bound = match (asp.mirror_clock, asp.data_center_staleness) {
             (Brake::Off, _) => Bound::None,
             (_, Some(staleness)) => Bound::Fixed(staleness),
-            (_, None) => Bound::FromRtt(config.way.rtt, config.way.hops),
+            (_, None) => Bound::FromPath { rtt: config.way.rtt, hops: config.way.hops },
         };
         Self {
             bound,
@@ -56,15 +61,17 @@ impl Limits {
 }
 
 impl Bound {
-    /// The number of clocks that a data center may be ahead if its own take `clock_time`. `None` if there is no bound.
-    pub(super) fn clocks(self, clock_time: Option<Duration>) -> Option<u64> {
+    /// The number of clocks that a data center may be ahead if its own take `clock_time` and a frame up to `frame_time` on
+    /// a link. `None` if there is no bound.
+    pub(super) fn clocks(self, clock_time: Option<Duration>, frame_time: Duration) -> Option<u64> {
         match self {
             Self::None => None,
             Self::Fixed(staleness) => Some(staleness.0),
-            Self::FromRtt(rtt, hops) => {
-                let clocks = clock_time
-                    .map_or(1.0, |time| (rtt.as_secs_f64() / time.as_secs_f64().max(1e-9)).ceil());
-                Some(clocks.min(STALENESS_FROM_RTT_MAX) as u64 + hops)
+            Self::FromPath { rtt, hops } => {
+                let path = rtt.as_secs_f64() + 2.0 * hops as f64 * frame_time.as_secs_f64();
+                let clocks =
+                    clock_time.map_or(1.0, |time| (path / time.as_secs_f64().max(1e-9)).ceil());
+                Some(clocks.min(STALENESS_FROM_PATH_MAX) as u64 + hops)
             }
         }
     }
@@ -73,5 +80,24 @@ impl Bound {
 /// A deadline that is never reached.
 pub(super) const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// The largest ratio of RTT to clock time that counts. In shorter clocks nothing was computed.
-const STALENESS_FROM_RTT_MAX: f64 = 1000.0;
+/// The largest ratio of a path's time to clock time that counts. In shorter clocks nothing was computed.
+const STALENESS_FROM_PATH_MAX: f64 = 1000.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_takes_its_rtt_and_two_frames_on_each_link() {
+        let of = |hops, clock_ms: Option<u64>, frame_ms| {
+            let path = Bound::FromPath { rtt: Duration::from_millis(200), hops };
+            path.clocks(clock_ms.map(Duration::from_millis), Duration::from_millis(frame_ms))
+        };
+        assert_eq!(of(1, Some(500), 0), Some(2));
+        assert_eq!(of(1, Some(50), 0), Some(5));
+        assert_eq!(of(1, Some(500), 700), Some(5));
+        assert_eq!(of(2, Some(500), 700), Some(8));
+        assert_eq!(of(1, None, 700), Some(2));
+        assert_eq!(of(1, Some(0), 700), Some(STALENESS_FROM_PATH_MAX as u64 + 1));
+    }
+}

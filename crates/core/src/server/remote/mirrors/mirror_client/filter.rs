@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use super::budget::Budget;
 use super::rate::RateEstimate;
+use crate::link::Train;
 use crate::server::config::Schedule;
 use crate::significance::{Measure, Significance, TableCriteria, Take, rms};
 use crate::store::ShardStore;
-use crate::sync::{AspConfig, Floor, Function, Goal};
+use crate::sync::{AspConfig, Floor, Function, Goal, ValueFormat};
 use crate::types::{
     Clock, Instant, ModelLayout, Persist, Restorer, Saved, Saver, ShardLayout, StateError, TableId,
     Tightness,
 };
+use crate::wire::BULK_HEADER_BYTES;
 
 #[derive(Debug)]
 pub(super) struct Filter {
@@ -89,20 +91,22 @@ impl Filter {
     }
 
     /// Which residuals are selected at `now`: those for which the link's budget has tokens, or those above the hard
-    /// threshold if the configuration sends no others.
+    /// threshold if the configuration sends no others. Of a shard that [`is_small`], the budget leaves out none.
     pub(super) fn take(
         &self,
         now: Instant,
         budget: &mut Budget,
         rate: RateEstimate,
         clock_time: Option<Duration>,
+        parameters: usize,
     ) -> Take {
         match (self.config.goal, clock_time) {
             (Goal::Speed, Some(clock_time)) => {
                 let share = rate.bytes_in(Duration::from_secs(1)) * self.config.link_share;
                 budget.fill(now, share, clock_time);
                 let least = (self.config.soft_threshold / self.config.threshold) as f32;
-                Take::Above { most: budget.updates(), least }
+                let whole = is_small(parameters, self.config.values);
+                Take::Above { most: if whole { parameters } else { budget.updates() }, least }
             }
             _ => Take::Hard,
         }
@@ -134,6 +138,16 @@ impl Persist<&ShardLayout> for Filter {
     }
 }
 
+/// Whether all values of a shard together weigh at most twice what a clock sends without any: the packet of a frame and
+/// that of a mirror clock. What a filter saves there is little beside what the copies differ by for it.
+fn is_small(parameters: usize, format: ValueFormat) -> bool {
+    let headers = Train::of(BULK_HEADER_BYTES as u64).bytes + Train::of(REPORT_BYTES).bytes;
+    parameters as f64 * format.bytes_per_value() <= 2.0 * headers as f64
+}
+
+/// The size of the frame of a mirror clock, about.
+const REPORT_BYTES: u64 = 24;
+
 /// The ranges of a shard whose values have one scale: tables, or each row where rows differ and are long enough to tell.
 fn judged_together(layout: &ShardLayout) -> impl Iterator<Item = (TableId, Range<usize>)> {
     layout.model().table_ids().flat_map(|table| {
@@ -160,7 +174,7 @@ const ROW_VALUES_MIN: usize = 16;
 mod tests {
     use super::*;
     use crate::sync::Decay;
-    use crate::types::{Model, ModelLayout, TableLayout};
+    use crate::types::{Bandwidth, Model, ModelLayout, TableLayout};
 
     #[test]
     fn a_reported_learning_rate_replaces_that_of_the_application() {
@@ -178,6 +192,29 @@ mod tests {
             let threshold = (config.threshold * expected) as f32;
             assert_eq!(filter.criteria()[0].threshold, threshold, "{reported:?}");
         }
+    }
+
+    #[test]
+    fn of_a_shard_of_few_values_nothing_waits_for_the_budget() {
+        let take = |parameters, config: AspConfig| {
+            let schedule = Schedule {
+                learning_rate_factor: Box::new(|_| 1.0),
+                clocks_per_pass: 1,
+                momentum: 0.0,
+            };
+            let filter = Filter::new(&config, None, Arc::new(schedule));
+            let rate = RateEstimate::new(Bandwidth::from_bits_per_second(8e3));
+            let clock_time = Some(Duration::from_millis(500));
+            let mut budget = Budget::new(3.0);
+            filter.take(Instant::from_nanos(500_000_000), &mut budget, rate, clock_time, parameters)
+        };
+        // A fifth of the 500 bytes that the link carries in a clock.
+        let budget = Take::Above { most: 33, least: 0.0 };
+        let default = AspConfig::default();
+        assert_eq!(take(196, default.clone()), Take::Above { most: 196, least: 0.0 });
+        assert_eq!(take(250, default.clone()), budget);
+        assert_eq!(take(196, AspConfig { values: ValueFormat::F32, ..default.clone() }), budget);
+        assert_eq!(take(196, AspConfig { goal: Goal::Cost, ..default }), Take::Hard);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::codec::{Changes, encode_indexes};
+use crate::link::Train;
 use crate::node::Lane;
 use crate::outbox::{Batch, Outbox, Ranked, Residuals, Sweep};
 use crate::persist;
@@ -32,7 +33,9 @@ use crate::significance::{Parameters, Scratch, Selection, Take, select};
 use crate::store::{ShardStore, Touched};
 use crate::sync::{AspConfig, Brake, Policy, ValueFormat};
 use crate::types::{Clock, Content, DcId, Instant, Numbers, ServerId, ShardLayout, Tightness};
-use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk, encode_control};
+use crate::wire::{
+    BULK_HEADER_BYTES, BulkHeader, BulkKind, ControlMessage, encode_bulk, encode_control,
+};
 
 use budget::{Budget, entries_in, update_bytes};
 use filter::Filter;
@@ -338,6 +341,20 @@ impl MirrorClient {
         self.clock_time
     }
 
+    /// How long the smallest frame that is worth its packet takes on the slowest link. Zero where that is less than the tenth
+    /// of a clock for which frames are cut.
+    pub(super) fn frame_time(&self) -> Duration {
+        let values = self.sources.parameters() as f64 * self.format.bytes_per_value();
+        let frame = BULK_HEADER_BYTES + (values as usize).min(QUANTUM_BYTES_MIN);
+        let bytes = Train::of(frame as u64).bytes;
+        let times = self.neighbours.iter().map(|to| self.peers[to].rate.time_of(bytes));
+        let slowest = times.max().unwrap_or_default();
+        match self.clock_time {
+            Some(clock_time) if slowest > clock_time / QUANTA_PER_CLOCK => slowest,
+            _ => Duration::ZERO,
+        }
+    }
+
     pub(super) fn stats(&self, to: DcId) -> LinkStats {
         self.peers[&to].stats
     }
@@ -428,13 +445,14 @@ impl MirrorClient {
             criteria: filter.criteria(),
         };
 
+        let parameters = self.sources.parameters();
         for to in &self.neighbours {
             let Some(peer) = self.peers.get_mut(to) else { continue };
             let ranks = |route: &&mut Box<Route>| route.clique == clique && !route.waits;
             let Some(route) = peer.route.as_mut().filter(ranks) else { continue };
             let take = match occasion {
                 Occasion::Forward if route.outbox.waiting() == 0 => Take::Hard,
-                _ => filter.take(now, &mut route.budget, peer.rate, self.clock_time),
+                _ => filter.take(now, &mut route.budget, peer.rate, self.clock_time, parameters),
             };
             route.outbox.rank(residuals, take, clock, &mut self.scratch);
             route.ranked = clock;

@@ -26,6 +26,11 @@ impl RateEstimate {
         self.bytes_per_second += GAIN * (measured - self.bytes_per_second);
     }
 
+    /// How long the link takes for so many bytes.
+    pub(super) fn time_of(self, bytes: u64) -> Duration {
+        Duration::try_from_secs_f64(bytes as f64 / self.bytes_per_second).unwrap_or(Duration::MAX)
+    }
+
     /// The number of bytes that the link carries in `time`.
     pub(super) fn bytes_in(self, time: Duration) -> f64 {
         self.bytes_per_second * time.as_secs_f64()

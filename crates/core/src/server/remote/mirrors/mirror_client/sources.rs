@@ -45,6 +45,11 @@ impl Sources {
         Self { local: vec![0.0; parameters], cliques: vec![vec![0.0; parameters]; own], gradients }
     }
 
+    /// The number of parameters of the shard.
+    pub(super) fn parameters(&self) -> usize {
+        self.local.len()
+    }
+
     /// Adds a change of this data center's workers.
     pub(super) fn on_change(&mut self, place: Range<usize>, change: &[f32]) {
         add(&mut self.local[place.clone()], change);

@@ -2,6 +2,7 @@
 
 A gradient is a view of random numbers that were drawn before, so a step costs one pass over the parameters. What is measured
 is the time of all threads of the process, between two steps in the middle of the run: neither the start nor the end counts.
+With a device of CUDA all tensors are there, and times are taken once it has done what it was told.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -21,6 +23,9 @@ PARAMETERS = int(os.environ["BENCH_PARAMETERS"])
 WARM_UP, STEPS, AFTER = (int(os.environ[f"BENCH_{name}"]) for name in ("WARM_UP", "STEPS", "AFTER"))
 STEPS_PER_CLOCK = int(os.environ.get("BENCH_STEPS_PER_CLOCK", "1"))
 RANK = int(os.environ.get("BENCH_RANK", "0"))
+DEVICE = torch.device(os.environ.get("BENCH_DEVICE", "cpu"))
+#: How many steps are from one synchronisation to the next, where not every step ends with one.
+EVERY = int(os.environ.get("BENCH_EVERY", "16"))
 
 #: A tensor has as many parameters, or all where there are fewer.
 TENSOR = 1_000_000
@@ -34,7 +39,7 @@ class Steps(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         counts = [min(TENSOR, PARAMETERS - at) for at in range(0, PARAMETERS, TENSOR)]
-        self.tensors = torch.nn.ParameterList(torch.randn(count // 1000, 1000) * 0.05 for count in counts)
+        self.tensors = torch.nn.ParameterList(torch.randn(count // 1000, 1000, device=DEVICE) * 0.05 for count in counts)
 
 
 class Training:
@@ -45,7 +50,7 @@ class Training:
         self.model = Steps()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, foreach=True)
         torch.manual_seed(1 + rank)
-        self._drawn = torch.randn(PARAMETERS + SHIFTS)
+        self._drawn = torch.randn(PARAMETERS + SHIFTS, device=DEVICE)
         self._step = 0
 
     def gradients(self) -> torch.Tensor:
@@ -60,17 +65,32 @@ class Training:
 
 
 class Measurement:
-    """The processor time and the time between two steps."""
+    """The processor time and the time between two steps, and the time of a step between two synchronisations."""
 
     def __init__(self) -> None:
         self._marks: list[tuple[float, float]] = []
+        #: When the second step after a synchronisation began.
+        self._second: float | None = None
+        #: The times from there to the step that ends with the next synchronisation.
+        self._between: list[float] = []
 
     def steps(self) -> Iterator[int]:
         """The numbers of all steps."""
         for step in range(WARM_UP + STEPS + AFTER):
             if step in (WARM_UP, WARM_UP + STEPS):
+                wait_for_device()
                 self._marks.append((time.process_time(), time.perf_counter()))
+            if WARM_UP <= step < WARM_UP + STEPS and step % EVERY in (1, EVERY - 1):
+                wait_for_device()
+                self._mark_between(step % EVERY == 1)
             yield step
+
+    def _mark_between(self, is_second: bool) -> None:
+        now = time.perf_counter()
+        if is_second:
+            self._second = now
+        elif self._second is not None:
+            self._between.append(now - self._second)
 
     def write(self) -> None:
         """Writes what was measured to a file of this process's name."""
@@ -79,9 +99,17 @@ class Measurement:
         found = {
             "cpu_ms": (cpu_after - cpu) / STEPS * 1e3,
             "wall_ms": (wall_after - wall) / STEPS * 1e3,
+            "between_ms": statistics.median(self._between) / (EVERY - 2) * 1e3 if self._between else 0.0,
             "peak_bytes": peak_bytes() or usage.ru_maxrss * 1024,
+            "device_bytes": torch.cuda.max_memory_allocated() if DEVICE.type == "cuda" else 0,
         }
         Path(f"{os.environ.get('BENCH_NAME', 'alone')}.json").write_text(json.dumps(found))
+
+
+def wait_for_device() -> None:
+    """Waits until the device has done what it was told. What a CPU was told it has done."""
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def peak_bytes() -> int | None:

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What a synchronisation costs: processor time and memory of a process, beside those of the plain script.
 
-    python/bench/sync.py [--parameters 1e6,1e7] [--systems asp,bsp] [--peers] [--runs 3] [--check] [--json]
+    python/bench/sync.py [--parameters 1e6,1e7] [--device cuda] [--systems asp,bsp] [--peers] [--runs 3] [--check] [--json]
 
 Two processes train at the same time, each a data center with its worker and its server in one process, over QUIC and TLS on
 loopback. Every step changes every parameter. Processor time and memory are differences to the same script without Gaia, wall
-time is that of the step; ratios are to one pass over the parameters, which is measured beside them. ``README.md`` says more.
+time is that of the step; ratios are to one pass over the parameters, which is measured beside them. With ``--device cuda`` both
+train on the device of this machine. ``README.md`` says more.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ class System:
     #: What its figures are differences to.
     beside: str | None = "plain"
     is_peer: bool = False
+    #: Whether steps are made between two synchronisations.
+    has_between: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,18 @@ class Measuring:
 
     parameters: int
     steps: int
+    warm_up: int
+    device: str
     folder: Path
 
     def variables(self, system: str, steps_per_clock: int = 1) -> dict[str, Any]:
         """The environment of ``steps.py``."""
         # Clocks, and not steps: data centers are clocks apart, and the first whose script ends ends the run for all.
-        counts = {"BENCH_WARM_UP": EVERY, "BENCH_STEPS": self.steps, "BENCH_AFTER": max(EVERY, CLOCKS_APART * steps_per_clock)}
-        shape = {"BENCH_PARAMETERS": self.parameters, "BENCH_STEPS_PER_CLOCK": steps_per_clock}
-        return {"BENCH_SYSTEM": system, "OMP_NUM_THREADS": 1, **counts, **shape}
+        after = max(self.warm_up, CLOCKS_APART * steps_per_clock)
+        counts = {"BENCH_WARM_UP": self.warm_up, "BENCH_STEPS": self.steps, "BENCH_AFTER": after}
+        shape = {"BENCH_PARAMETERS": self.parameters, "BENCH_DEVICE": self.device}
+        clocks = {"BENCH_STEPS_PER_CLOCK": steps_per_clock, "BENCH_EVERY": EVERY}
+        return {"BENCH_SYSTEM": system, "OMP_NUM_THREADS": 1, **counts, **shape, **clocks}
 
     def results(self, names: list[str]) -> list[dict[str, float]]:
         """What the processes of these names have measured."""
@@ -154,9 +161,9 @@ SYSTEMS = (
     System("one-asp", "one data center, asp", one_data_center(ASP), ms_max=15),
     System("bsp", "two data centers, bsp", real(BSP), ms_max=75),
     System("asp", "two data centers, asp", real(ASP), ms_max=75),
-    System("local-steps", f"two data centers, local-steps, {EVERY} clocks a round", real(LOCAL_STEPS)),
-    System("asp-16", f"two data centers, asp, steps_per_clock={EVERY}", real(ASP, EVERY), ms_max=8),
-    System("bsp-16", f"two data centers, bsp, steps_per_clock={EVERY}", real(BSP, EVERY), ms_max=8),
+    System("local-steps", f"two data centers, local-steps, {EVERY} clocks a round", real(LOCAL_STEPS), has_between=True),
+    System("asp-16", f"two data centers, asp, steps_per_clock={EVERY}", real(ASP, EVERY), ms_max=8, has_between=True),
+    System("bsp-16", f"two data centers, bsp, steps_per_clock={EVERY}", real(BSP, EVERY), ms_max=8, has_between=True),
     System("gloo", "PyTorch, gloo all-reduce", pair("gloo"), is_peer=True),
     System("torchft-local-sgd", "torchft LocalSGD, sync_every=1", torchft("local-sgd"), is_peer=True),
     System("torchft-diloco", "torchft DiLoCo, sync_every=1", torchft("diloco"), is_peer=True),
@@ -194,16 +201,20 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="What a synchronisation costs.")
     sizes = [1_000_000, 10_000_000]
     parser.add_argument("--parameters", type=counts, default=sizes, help="numbers of parameters [default: 1e6,1e7]")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where the scripts train [default: cpu]")
     parser.add_argument("--systems", type=lambda text: text.split(","), help="names of systems [default: all that are installed]")
     parser.add_argument("--peers", action="store_true", help="measure PyTorch's gloo and torchft as well")
     parser.add_argument("--runs", type=int, default=3, help="runs of each system, in turn [default: 3]")
     parser.add_argument("--steps", type=int, default=3 * EVERY, help=f"steps that are measured, a multiple of {EVERY}")
+    parser.add_argument("--warm-up", type=int, default=EVERY, help=f"steps before these, likewise [default: {EVERY}]")
     parser.add_argument("--check", action="store_true", help="end with 1 where a system takes more than its target")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each figure, after the table")
     arguments = parser.parse_args()
     unknown = set(arguments.systems or ()) - {system.name for system in SYSTEMS}
     if unknown:
         parser.error(f"unknown systems {sorted(unknown)}, expected some of {[system.name for system in SYSTEMS]}")
+    if arguments.device != "cpu" and any(system.is_peer and is_chosen(system, arguments) for system in SYSTEMS):
+        parser.error("peers are measured on the CPU, expected --device cpu")
     return arguments
 
 
@@ -230,37 +241,50 @@ def measured(parameters: int, systems: list[System], arguments: argparse.Namespa
         for system in systems:
             with tempfile.TemporaryDirectory(prefix="gaia-bench-") as folder:
                 try:
-                    found = system.measure(Measuring(parameters, arguments.steps, Path(folder)))
+                    steps, warm_up = arguments.steps, arguments.warm_up
+                    found = system.measure(Measuring(parameters, steps, warm_up, arguments.device, Path(folder)))
                 except (Failed, FileNotFoundError) as failure:
                     print(f"{system.name}: left out, {failure}", file=sys.stderr)
                     continue
             runs[system.name].append(found)
             cpu_ms = statistics.mean(one["cpu_ms"] for one in found)
             print(f"{parameters:,} parameters, {system.name}: {cpu_ms:.2f} ms with its step", file=sys.stderr, flush=True)
-    lines = [line for system in systems for line in figures(system, runs, parameters)]
-    show(parameters, lines)
-    return lines
+    found_of_each = [found for system in systems if (found := figures(system, runs, parameters, arguments.device))]
+    show(parameters, arguments.device, found_of_each)
+    return [line for found in found_of_each for line in found.values()]
 
 
-def figures(system: System, runs: dict[str, list[list[dict[str, float]]]], parameters: int) -> list[dict[str, Any]]:
-    """The processor time of a step and the memory, of one process, beyond those of the plain script."""
+def figures(
+    system: System, runs: dict[str, list[list[dict[str, float]]]], parameters: int, device: str
+) -> dict[str, dict[str, Any]]:
+    """The processor time of a step and the memory, of one process, beyond those of the plain script. By their kind."""
     own, passes, plain = runs[system.name], values(runs["pass"], "cpu_ms"), runs["plain"]
     if not own or not passes or not plain:
-        return []
+        return {}
     reference = statistics.median(passes)
-    times, memory = values(own, "cpu_ms"), values(own, "peak_bytes")
-    if system.beside is not None:
-        times = [one - statistics.median(values(plain, "cpu_ms")) for one in times]
-        memory = [one - statistics.median(values(plain, "peak_bytes")) for one in memory]
-    memory = [one / parameters for one in memory]
-    size = f"{parameters / 1e6:g}M"
-    title = {"title": system.title}
+
+    def beyond(key: str) -> list[float]:
+        of_plain = 0.0 if system.beside is None else statistics.median(values(plain, key))
+        return [one - of_plain for one in values(own, key)]
+
+    def named(kind: str, runs: list[float], unit: str, reference: float) -> dict[str, Any]:
+        where = "" if device == "cpu" else f"/{device}"
+        return line(f"{kind}/{system.name}/{parameters / 1e6:g}M{where}", runs, unit, reference) | {"title": system.title}
+
     target = None
     if system.ms_max is not None and parameters >= CHECKED_FROM:
         target = system.ms_max * max(parameters / CHECKED_FROM, reference / PASS_MS)
-    time = line(f"sync/{system.name}/{size}", times, "ms", reference) | title | {"target": target}
-    wall = line(f"wall/{system.name}/{size}", values(own, "wall_ms"), "ms", reference) | title
-    return [time, wall, line(f"memory/{system.name}/{size}", memory, "bytes/parameter", 4.0) | title]
+    each = "bytes/parameter"
+    found = {
+        "sync": named("sync", beyond("cpu_ms"), "ms", reference) | {"target": target},
+        "wall": named("wall", values(own, "wall_ms"), "ms", reference),
+        "memory": named("memory", [one / parameters for one in beyond("peak_bytes")], each, 4.0),
+    }
+    if system.has_between:
+        found["between"] = named("between", beyond("between_ms"), "ms", statistics.median(values(plain, "between_ms")))
+    if device != "cpu" and system.beside is not None:
+        found["device"] = named("device", [one / parameters for one in beyond("device_bytes")], each, 4.0)
+    return found
 
 
 def values(runs: list[list[dict[str, float]]], key: str) -> list[float]:
@@ -275,14 +299,17 @@ def line(name: str, runs: list[float], unit: str, reference: float) -> dict[str,
     return found | {"ratio": round(value / reference, 3), "runs": rounded}
 
 
-def show(parameters: int, lines: list[dict[str, Any]]) -> None:
-    print(f"\n{parameters:,} parameters, a process and step; {load()}")
-    print(f"{'':52} {'cpu ms':>8} {'min':>8} {'max':>8} {'passes':>7} {'target':>7} {'wall ms':>8} {'bytes/par.':>10}")
-    for time, wall, memory in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
+def show(parameters: int, device: str, found_of_each: list[dict[str, dict[str, Any]]]) -> None:
+    print(f"\n{parameters:,} parameters, {device}, a process and step; {load()}")
+    heads = f"{'cpu ms':>8} {'min':>8} {'max':>8} {'passes':>7} {'target':>7} {'wall ms':>8} {'between':>8} {'bytes/par.':>10}"
+    print(f"{'':52} {heads} {'' if device == 'cpu' else f'on {device}':>8}")
+    for found in found_of_each:
+        time, wall, memory = found["sync"], found["wall"], found["memory"]
         runs, target = time["runs"], time["target"]
         passes = f"{time['ratio']:7.2f} {'' if target is None else f'{target:.0f}':>7}"
         spread = f"{time['value']:8.2f} {min(runs):8.2f} {max(runs):8.2f}"
-        print(f"{time['title']:52} {spread} {passes} {wall['value']:8.1f} {memory['value']:10.1f}")
+        between, on_device = (f"{found[kind]['value']:8.2f}" if kind in found else f"{'':8}" for kind in ("between", "device"))
+        print(f"{time['title']:52} {spread} {passes} {wall['value']:8.1f} {between} {memory['value']:10.1f} {on_device}".rstrip())
     print(flush=True)
 
 

@@ -15,16 +15,21 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 
 import gaia
 
+device = torch.device("cpu")
 # The coordinator of the run is not inside a data center: there the script is started without torchrun.
 if "WORLD_SIZE" in os.environ:
-    distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
 torch.manual_seed(0)
 centers = torch.randn(5, 20)
 labels = torch.randint(5, (4000,))
 points = centers[labels] + torch.randn(4000, 20)
+points, labels = points.to(device), labels.to(device)
 data = Subset(TensorDataset(points, labels), range(gaia.rank(), 3600, gaia.size()))
 
-net = nn.Sequential(nn.Linear(20, 33), nn.BatchNorm1d(33), nn.ReLU(), nn.Linear(33, 5))
+net = nn.Sequential(nn.Linear(20, 33), nn.BatchNorm1d(33), nn.ReLU(), nn.Linear(33, 5)).to(device)
 if distributed.is_initialized():
     for layer in net:
         fully_shard(layer)

@@ -15,7 +15,7 @@ from gaia._place import Worker
 from gaia._rows import Rows
 from gaia._run import STOPPED, Evaluate, Run
 from gaia._torch import Module
-from gaia._united import united
+from gaia._united import device_of_group, united
 
 
 class DdpRun(Run):
@@ -31,8 +31,7 @@ class DdpRun(Run):
         self, parameters: Module, worker: Worker | None, evaluate: Evaluate, steps_per_clock: int, sharded: bool
     ) -> None:
         super().__init__(parameters, worker, evaluate, steps_per_clock, sharded)
-        device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
-        self._device = torch.device(device)
+        self._device = device_of_group(parameters.subject().parameters())
 
     def _begin(self, metric: str, higher_is_better: bool, momentum: float, average: bool) -> None:
         self._as_one(lambda: super(DdpRun, self)._begin(metric, higher_is_better, momentum, average))
@@ -79,20 +78,20 @@ class DdpRun(Run):
             except BaseException as error:  # noqa: BLE001
                 failure = error
             state = torch.tensor([self.clock, self._over, failure is not None], dtype=torch.int64)
-        state = self._from_first(state)
+        self._take_from_first(state)
         if failure is not None:
             raise failure
         self.clock, self._over, failed = int(state[0]), bool(state[1]), bool(state[2])
         if failed:
             self._over = True
             raise RunStopped(STOPPED)
-        flat = self._parameters.flat
-        values = self._from_first(flat)
+        self._take_from_first(self._parameters.flat)
         if self._worker is None:
-            flat.copy_(values)
             self._parameters.load(self._over)
 
-    def _from_first(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _take_from_first(self, tensor: torch.Tensor) -> None:
+        """Gives a tensor of the host the values that it has in the first process."""
         sent = tensor.to(self._device)
         distributed.broadcast(sent, src=0)
-        return sent.cpu()
+        if self._worker is None:
+            tensor.copy_(sent)

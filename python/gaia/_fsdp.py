@@ -16,8 +16,9 @@ from gaia._errors import GaiaError
 from gaia._place import Worker
 from gaia._rows import Rows
 from gaia._run import Evaluate, Parameters, Run, wait
+from gaia._staging import Staging, host_buffer, parts_of, rounds
 from gaia._torch import _whole, restoring_modes
-from gaia._united import united
+from gaia._united import device_of_group, united
 
 
 class Sharded(Parameters):
@@ -31,19 +32,15 @@ class Sharded(Parameters):
         self.statistics = len(statistics)
         #: Of each tensor: the first row of its first dimension that this process holds, and the one after the last.
         self.rows = [_rows_of(name, one) for name, one in parameters] + [(0, one.shape[0] if one.shape else 1) for _, one in statistics]
-        locals_ = [_local(one) for _, one in self._found]
-        self._flat = torch.empty(sum(one.numel() for one in locals_), dtype=torch.float32)
-        self._parts: list[tuple[torch.Tensor, torch.Tensor]] = []
-        offset = 0
-        for one in locals_:
-            self._parts.append((one, self._flat[offset : offset + one.numel()].view(one.shape)))
-            offset += one.numel()
-        self.store()
-        self.values = self._flat.numpy()
+        self._locals = [_local(one) for _, one in self._found]
+        flat = host_buffer(self._locals)
         # Tensors of fewer bits round what they are given. What is sent is the change since then.
-        is_single = all(one.dtype == torch.float32 for one in locals_)
-        self._rounded = None if is_single else self._flat.clone()
-        self.rounded = None if self._rounded is None else self._rounded.numpy()
+        rounded = host_buffer(self._locals) if rounds(self._locals) else None
+        parts = None if rounded is None else parts_of(rounded, self._locals)
+        self._stagings = Staging.of(self._locals, parts_of(flat, self._locals), parts)
+        self.store()
+        self.values = flat.numpy()
+        self.rounded = None if rounded is None else rounded.copy_(flat).numpy()
 
     def whole(self) -> Any:
         """The values of the whole model. All processes of the data center call this together."""
@@ -51,19 +48,15 @@ class Sharded(Parameters):
 
     def load(self, evaluates: bool) -> None:
         self._shard_again()
-        with torch.no_grad():
-            for tensor, part in self._parts:
-                tensor.copy_(part)
-        if self._rounded is not None:
-            self.store()
-            self._rounded.copy_(self._flat)
+        for staging in self._stagings:
+            staging.load()
 
     def store(self) -> None:
-        for tensor, part in self._parts:
-            part.copy_(tensor.detach())
+        for staging in self._stagings:
+            staging.store()
 
     def check(self) -> None:
-        for (name, one), (tensor, _) in zip(self._found, self._parts, strict=True):
+        for (name, one), tensor in zip(self._found, self._locals, strict=True):
             local = _local(one)
             if local.data_ptr() != tensor.data_ptr() or local.dtype != tensor.dtype:
                 raise GaiaError(
@@ -94,7 +87,7 @@ class FsdpRun(Run):
 
     def __init__(self, parameters: Sharded, worker: Worker, evaluate: Evaluate, steps_per_clock: int) -> None:
         super().__init__(parameters, worker, evaluate, steps_per_clock, sharded=True)
-        self._device = torch.device("cuda" if distributed.get_backend() == "nccl" else "cpu")
+        self._device = device_of_group(parameters.subject().parameters())
         self._rank = distributed.get_rank()
         self._has_ended = False
 

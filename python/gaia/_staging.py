@@ -3,7 +3,8 @@
 The buffer is on the host, and pinned where CUDA is there. Tensors of an accelerator are copied on a stream of their own, beside
 the one that computes. Events order both: nothing is read before it is computed, and nothing computes with what is not there.
 What a change is compared with is on the host, so that no copy of the model is added to the accelerator's memory. Tensors of
-another type than single precision are converted there, for which PyTorch takes the memory of one tensor at a time.
+another type than single precision are converted there, for which PyTorch takes the memory of one tensor at a time. Those of
+fewer bits round what they are given, so their values are copied back to a second buffer.
 """
 
 from __future__ import annotations
@@ -14,75 +15,102 @@ from typing import Any
 import torch
 
 
-def host_buffer(values: int, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+def host_buffer(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """A flat buffer for the values of these tensors, in single precision. Pinned if one of them is in the memory of CUDA."""
     pinned = any(one.device.type == "cuda" for one in tensors)
-    return torch.empty(values, dtype=torch.float32, pin_memory=pinned)
+    return torch.empty(sum(one.numel() for one in tensors), dtype=torch.float32, pin_memory=pinned)
+
+
+def parts_of(buffer: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The part of a flat buffer that each of these tensors has, in its shape."""
+    parts = torch.split(buffer, [one.numel() for one in tensors])
+    return [part.view(one.shape) for part, one in zip(parts, tensors, strict=True)]
+
+
+def rounds(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether one of these tensors has fewer bits than the buffer, and rounds its values."""
+    return any(torch.finfo(one.dtype).bits < 32 for one in tensors)
 
 
 class Staging:
-    """The tensors of one device, and their places in the buffer of the host.
+    """The tensors of one device, and their places in the buffers of the host.
 
     Args:
-        pairs: Each tensor with its part of the buffer, of the same shape and in single precision.
+        tensors: The tensors.
+        parts: Their parts of the buffer, of the same shapes and in single precision.
+        rounded: Their parts of another buffer, which get what the tensors hold after each load. ``None`` where none rounds.
         streams: The module with the streams of the device, such as ``torch.cuda``. ``None`` for a device without streams, on
             which copies are done when they return.
     """
 
-    def __init__(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], streams: Any = None) -> None:
-        self._tensors = [tensor for tensor, _ in pairs]
-        self._parts = [part for _, part in pairs]
-        #: Those that round what they are given.
-        self._rounding = [(part, tensor.dtype) for tensor, part in pairs if torch.finfo(tensor.dtype).bits < 32]
+    def __init__(
+        self,
+        tensors: Sequence[torch.Tensor],
+        parts: Sequence[torch.Tensor],
+        rounded: Sequence[torch.Tensor] | None = None,
+        streams: Any = None,
+    ) -> None:
+        self._tensors, self._parts = list(tensors), list(parts)
+        self._rounded = None if rounded is None else list(rounded)
         self._streams = streams
         self._device = self._tensors[0].device
         self._side = None if streams is None else streams.Stream(device=self._device)
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[Staging]:
+    def of(
+        cls, tensors: Sequence[torch.Tensor], parts: Sequence[torch.Tensor], rounded: Sequence[torch.Tensor] | None = None
+    ) -> list[Staging]:
         """One for each device of these tensors."""
-        devices: dict[torch.device, list[tuple[torch.Tensor, torch.Tensor]]] = {}
-        for tensor, part in pairs:
-            devices.setdefault(tensor.device, []).append((tensor, part))
-        return [cls(found, _streams_of(device)) for device, found in devices.items()]
+        devices: dict[torch.device, list[int]] = {}
+        for at, tensor in enumerate(tensors):
+            devices.setdefault(tensor.device, []).append(at)
 
-    @property
-    def rounds(self) -> bool:
-        """Whether a tensor has fewer bits than the buffer, and rounds its values."""
-        return bool(self._rounding)
+        def some(of_all: Sequence[torch.Tensor], places: Sequence[int]) -> list[torch.Tensor]:
+            return [of_all[at] for at in places]
+
+        return [
+            cls(some(tensors, at), some(parts, at), None if rounded is None else some(rounded, at), _streams_of(device))
+            for device, at in devices.items()
+        ]
 
     def store(self) -> None:
-        """Copies the tensors into the buffer, and waits until they are there."""
-        with torch.no_grad():
-            self._copy(self._parts, self._tensors)
+        """Copies the tensors into the buffer, and waits until they are there. So are the rounded values of the latest load."""
+        self._copy((self._parts, self._tensors))
         if self._side is not None:
-            self._side.record_event().synchronize()
+            self._side.record_event(self._event_to_wait_for()).synchronize()
 
     def load(self) -> None:
         """Copies the buffer into the tensors. What the device computes next waits for them, and the host does not.
 
-        The buffer then holds the values as the tensors have rounded them. It may be written at once: a copy that is under way
-        then takes other values, and those are copied again before anything is trained on them.
+        The buffer may be written at once: a copy that is under way then takes other values, and those are copied again before
+        anything is trained on them.
         """
-        with torch.no_grad():
-            for part, dtype in self._rounding:
-                part.copy_(part.to(dtype))
-            self._copy(self._tensors, self._parts)
+        ways = [(self._tensors, self._parts)]
+        if self._rounded is not None:
+            ways.append((self._rounded, self._tensors))
+        self._copy(*ways)
         if self._side is not None:
             self._streams.current_stream(self._device).wait_event(self._side.record_event())
 
-    def _copy(self, into: list[torch.Tensor], source: list[torch.Tensor]) -> None:
-        """Copies on the side stream, after all that the device has been told to compute."""
-        if self._side is None:
-            torch._foreach_copy_(into, source)
-            return
-        self._side.wait_event(self._streams.current_stream(self._device).record_event())
-        with self._streams.stream(self._side):
-            torch._foreach_copy_(into, source, non_blocking=True)
+    def _copy(self, *ways: tuple[list[torch.Tensor], list[torch.Tensor]]) -> None:
+        """Copies into the first tensors of each pair, on the side stream, after all that the device has been told to compute."""
+        with torch.no_grad():
+            if self._side is None:
+                for into, source in ways:
+                    torch._foreach_copy_(into, source)
+                return
+            self._side.wait_event(self._streams.current_stream(self._device).record_event())
+            with self._streams.stream(self._side):
+                for into, source in ways:
+                    torch._foreach_copy_(into, source, non_blocking=True)
+
+    def _event_to_wait_for(self) -> Any:
+        """An event that the host waits for. By default a thread that waits for one of CUDA takes all of a core."""
+        return self._streams.Event(blocking=True) if self._device.type == "cuda" else self._streams.Event()
 
 
 def _streams_of(device: torch.device) -> Any:
     """The module of torch with the streams of a device. ``None`` if it has none."""
     module = getattr(torch, device.type, None)
-    has_streams = all(hasattr(module, name) for name in ("Stream", "current_stream", "stream"))
+    has_streams = all(hasattr(module, name) for name in ("Stream", "Event", "current_stream", "stream"))
     return module if has_streams and device.type != "cpu" else None

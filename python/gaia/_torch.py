@@ -12,7 +12,7 @@ from gaia._inside import inside
 from gaia._place import Worker, named
 from gaia._run import Evaluate, Parameters, Run
 from gaia._sparse import SparseTable, evaluated_rows
-from gaia._staging import Staging, host_buffer
+from gaia._staging import Staging, host_buffer, parts_of, rounds
 from gaia.torch import Embedding, check_row_state
 
 
@@ -190,28 +190,34 @@ class Module(Parameters):
         found = _tensors(model)
         self.tensors = [(name, tuple(one.shape)) for name, one in found]
         self.statistics = sum(not isinstance(one, torch.nn.Parameter) for _, one in found)
+        tensors = [one for _, one in found]
         #: All values, one tensor after the other.
-        self.flat = host_buffer(sum(one.numel() for _, one in found), [one for _, one in found])
+        self.flat = host_buffer(tensors)
         self._views: list[tuple[str, torch.Tensor, int]] = []
         weights = [(table.name, embedding.weight) for table, embedding in sparse]
         self._kinds = [(name, one, one.dtype, one.device) for name, one in [*found, *weights]]
-        copied: list[tuple[torch.Tensor, torch.Tensor]] = []
-        offset = 0
-        for name, one in found:
-            part = self.flat[offset : offset + one.numel()].view(one.shape)
-            offset += one.numel()
+        copied, parts = [], parts_of(self.flat, tensors)
+        for at, ((name, one), part) in enumerate(zip(found, parts, strict=True)):
             part.copy_(one.detach())
             if one.dtype == torch.float32 and one.device.type == "cpu":
                 one.data = part
                 self._views.append((name, one, part.data_ptr()))
             else:
-                copied.append((one, part))
+                copied.append(at)
         self.values = self.flat.numpy()
         self.writes = inside()[0] == 0
-        self._stagings = Staging.of(copied)
+
         # Tensors of fewer bits round what they are given. What is sent is the change since then.
-        self._rounded = self.flat.clone() if any(staging.rounds for staging in self._stagings) else None
-        self.rounded = None if self._rounded is None else self._rounded.numpy()
+        buffer = host_buffer(tensors).copy_(self.flat) if rounds(tensors) else None
+        self.rounded = None if buffer is None else buffer.numpy()
+        rounded = [] if buffer is None else parts_of(buffer, tensors)
+
+        def staged(some: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            return [some[at] for at in copied]
+
+        self._stagings = Staging.of(staged(tensors), staged(parts), staged(rounded) if rounded else None)
+        #: Of tensors that are in the buffer itself: their parts of the two buffers.
+        self._unrounded = [(into, parts[at]) for at, into in enumerate(rounded) if at not in copied]
 
     def load(self, evaluates: bool) -> None:
         for staging in self._stagings:
@@ -219,8 +225,8 @@ class Module(Parameters):
         for table, embedding in self._tables:
             hand = table.evaluated if evaluates else table.hand
             embedding._hold(hand.ids, hand.values)
-        if self._rounded is not None:
-            self._rounded.copy_(self.flat)
+        for rounded, part in self._unrounded:
+            rounded.copy_(part)
 
     def store(self) -> None:
         for staging in self._stagings:

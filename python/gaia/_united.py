@@ -1,7 +1,8 @@
-"""The rows that the processes of a data center need, of all of them together."""
+"""What the processes of a data center exchange: the rows that all of them together need."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -9,6 +10,13 @@ from torch import distributed
 
 from gaia._errors import GaiaError
 from gaia._rows import Rows
+
+
+def device_of_group(parameters: Iterable[torch.Tensor]) -> torch.device:
+    """Where the processes of a data center exchange tensors: on the device of the model with NCCL, otherwise on the host."""
+    if distributed.get_backend() != "nccl":
+        return torch.device("cpu")
+    return next((one.device for one in parameters if one.device.type == "cuda"), torch.device("cuda"))
 
 
 def united(needed: Rows | None, device: torch.device) -> Rows | None:

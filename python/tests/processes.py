@@ -63,11 +63,13 @@ class Cluster:
     def worker(self, script, dc, **variables):
         return self.start(script, GAIA_RUN=str(self.run), GAIA_DC=dc, **variables)
 
-    def torchrun(self, script, dc, processes=2):
-        """What a torchrun in a data center starts: processes of torch.distributed."""
+    def torchrun(self, script, dc, processes=2, **variables):
+        """What a torchrun in a data center starts: processes of torch.distributed. They see no device of CUDA, of which a machine
+        may have fewer than there are processes."""
+        variables = {"CUDA_VISIBLE_DEVICES": "", **variables}
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port()), "WORLD_SIZE": str(processes)}
         ranks = map(str, range(processes))
-        return [self.worker(script, dc, RANK=rank, LOCAL_RANK=rank, **address) for rank in ranks]
+        return [self.worker(script, dc, RANK=rank, LOCAL_RANK=rank, **address, **variables) for rank in ranks]
 
 
 def appears(path, *nodes):

@@ -39,6 +39,23 @@ def test_the_cost_of_a_synchronisation_is_measured_over_two_processes():
     assert memory["value"] > 8
 
 
+def test_what_steps_between_two_synchronisations_cost_is_measured():
+    lines = bench("sync.py", "--parameters", "2e4", "--systems", "bsp-16", "--runs", 1, "--steps", 32, "--warm-up", 16)
+    found = {line["name"]: line for line in lines}
+    between, wall = found["between/bsp-16/0.02M"], found["wall/bsp-16/0.02M"]
+    # The reference is the step of the plain script. Both are far shorter than a synchronisation.
+    assert 0 < between["reference"] + between["value"] < 16 * wall["value"]
+    assert not any(name.startswith(("between/bsp/", "device/")) for name in found)
+
+
+def test_copies_are_measured_beside_plain_ones():
+    lines = bench("copies.py", "--device", "cpu", "--parameters", "2e4", "--types", "float32,bfloat16", "--repeats", 3)
+    assert [line["name"] for line in lines] == [
+        f"copies/{way}/0.02M/{dtype}" for dtype in ("float32", "bfloat16") for way in ("out", "in")
+    ]
+    assert all(line["value"] > 0 and line["reference"] > 0 and line["device_bytes_per_parameter"] == 0 for line in lines)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="skipped: processes are found in /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_measurement_that_is_killed_leaves_no_process_behind(number):

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import gaia  # noqa: E402
 import gaia._staging  # noqa: E402
-from gaia._staging import Staging  # noqa: E402
+from gaia._staging import Staging, host_buffer, parts_of, rounds  # noqa: E402
 
 
 class Streams(TorchDispatchMode):
@@ -34,6 +34,9 @@ class Streams(TorchDispatchMode):
     def Stream(self, device):
         return Stream(self, "side")
 
+    def Event(self):
+        return Event(self)
+
     def current_stream(self, device):
         return Stream(self, "compute")
 
@@ -48,17 +51,19 @@ class Stream:
     def __init__(self, streams, name):
         self.streams, self.name = streams, name
 
-    def record_event(self):
+    def record_event(self, event=None):
         self.streams.done.append((self.name, "event"))
-        return Event(self.streams, self.name)
+        event = event or self.streams.Event()
+        event.of = self.name
+        return event
 
     def wait_event(self, event):
         self.streams.done.append((self.name, "waits for", event.of))
 
 
 class Event:
-    def __init__(self, streams, of):
-        self.streams, self.of = streams, of
+    def __init__(self, streams):
+        self.streams = streams
 
     def synchronize(self):
         self.streams.done.append(("host", "waits for", self.of))
@@ -69,16 +74,16 @@ COPY = [("side", "_foreach_copy_", True)]
 
 
 def staged(*dtypes):
-    """Tensors of a device with these types, their staging, its streams, and the buffer."""
+    """Tensors of a device with these types, their staging, its streams, the buffer, and that of rounded values if one rounds."""
     streams = Streams()
-    flat = torch.zeros(6 * len(dtypes))
     tensors = [torch.full((2, 3), 1.0 + at, dtype=dtype) for at, dtype in enumerate(dtypes)]
-    parts = [part.view(2, 3) for part in flat.split(6)]
-    return tensors, Staging(list(zip(tensors, parts, strict=True)), streams), streams, flat
+    flat, rounded = host_buffer(tensors).zero_(), host_buffer(tensors).zero_() if rounds(tensors) else None
+    staging = Staging(tensors, parts_of(flat, tensors), None if rounded is None else parts_of(rounded, tensors), streams)
+    return tensors, staging, streams, flat, rounded
 
 
 def test_storing_waits_for_what_is_computed_and_the_host_for_the_copy():
-    tensors, staging, streams, flat = staged(torch.float32, torch.float32)
+    tensors, staging, streams, flat, rounded = staged(torch.float32, torch.float32)
     with streams:
         staging.store()
     assert streams.done == [*AFTER_COMPUTING, *COPY, ("side", "event"), ("host", "waits for", "side")]
@@ -86,27 +91,25 @@ def test_storing_waits_for_what_is_computed_and_the_host_for_the_copy():
 
 
 def test_what_is_computed_waits_for_loading_and_the_host_does_not():
-    tensors, staging, streams, flat = staged(torch.float32, torch.float32)
+    tensors, staging, streams, flat, rounded = staged(torch.float32, torch.float32)
     flat.copy_(torch.arange(12.0))
     with streams:
         staging.load()
     assert streams.done == [*AFTER_COMPUTING, *COPY, ("side", "event"), ("compute", "waits for", "side")]
-    assert torch.cat(tensors).flatten().tolist() == flat.tolist() and not staging.rounds
+    assert torch.cat(tensors).flatten().tolist() == flat.tolist() and rounded is None
 
 
-def test_values_are_rounded_on_the_host_before_they_are_loaded():
-    tensors, staging, streams, flat = staged(torch.bfloat16, torch.float32, torch.float16)
+def test_what_tensors_of_fewer_bits_have_rounded_comes_back_before_anything_computes():
+    tensors, staging, streams, flat, rounded = staged(torch.bfloat16, torch.float32, torch.float16)
     flat.fill_(1 / 3)
     with streams:
         staging.load()
-    # On the host there is a conversion and its way back for each tensor of fewer bits; of the device nothing but the copy.
-    on_host = [name for stream, name, *_ in streams.done if stream == "compute" and name in ("_to_copy", "copy_")]
-    assert on_host == ["_to_copy", "copy_"] * 2
-    assert [one for one in streams.done if one[0] == "side" and "copy" in one[1]] == COPY
+    # The host converts nothing.
+    assert streams.done == [*AFTER_COMPUTING, *COPY, *COPY, ("side", "event"), ("compute", "waits for", "side")]
     third = torch.tensor(1 / 3)
-    assert staging.rounds
-    assert flat.tolist() == [third.bfloat16().item()] * 6 + [third.item()] * 6 + [third.half().item()] * 6
-    assert torch.cat([one.float().flatten() for one in tensors]).tolist() == flat.tolist()
+    assert flat.tolist() == [third.item()] * 18
+    assert rounded.tolist() == [third.bfloat16().item()] * 6 + [third.item()] * 6 + [third.half().item()] * 6
+    assert torch.cat([one.float().flatten() for one in tensors]).tolist() == rounded.tolist()
 
 
 def test_a_module_of_an_accelerator_trains_in_a_run(three, monkeypatch):
@@ -139,6 +142,5 @@ def test_a_module_of_an_accelerator_trains_in_a_run(three, monkeypatch):
 
 
 def test_tensors_of_a_device_are_staged_together():
-    host = torch.zeros(2)
-    pairs = [(torch.zeros(2, dtype=torch.float64), host), (torch.zeros(2, device="meta"), host), (torch.zeros(2), host)]
-    assert [len(staging._tensors) for staging in Staging.of(pairs)] == [2, 1]
+    tensors = [torch.zeros(2, dtype=torch.float64), torch.zeros(2, device="meta"), torch.zeros(2)]
+    assert [len(staging._tensors) for staging in Staging.of(tensors, [torch.zeros(2)] * 3)] == [2, 1]

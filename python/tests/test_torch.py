@@ -145,6 +145,33 @@ def test_a_threshold_falls_with_the_learning_rate_of_the_optimizer(three, decays
     assert (result["significant_fraction"] > 0.5) == decays
 
 
+def test_each_worker_has_its_own_random_numbers_of_a_device(three, monkeypatch):
+    """A device that a CPU plays: its generator counts."""
+    device = [0]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: device.__setitem__(0, 1000 * seed))
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", device.copy)
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", lambda states: device.__setitem__(0, states[0]))
+    drawn = {}
+
+    def draw():
+        device[0] += 1
+        return device[0]
+
+    def main():
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        run = gaia.join(model, optimizer, evaluate=lambda model: float(draw()))
+        own = drawn.setdefault(gaia.rank(), [])
+        while not run.over:
+            own.append(draw())
+            optimizer.step()
+
+    gaia.simulate(main, three)
+    assert drawn[0] == list(range(drawn[0][0], drawn[0][0] + len(drawn[0]))) and drawn[0][0] % 1000 == 1
+    assert all(drawn[rank] == drawn[0] for rank in range(6))
+
+
 def test_complex_parameters_are_refused(three):
     def main():
         model = torch.nn.ParameterList([torch.zeros(3, dtype=torch.complex64)])

@@ -8,68 +8,11 @@ import pytest
 import gaia
 
 torch = pytest.importorskip("torch", reason="skipped: torch is not installed")
+
+from loops import batch, ended_alone, joined, loss, net, weights  # noqa: E402
+
 nn = torch.nn
 torch.set_num_threads(1)
-
-
-def net():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
-
-
-def batch(at, rank=0):
-    draws = torch.Generator().manual_seed(100 * rank + at)
-    x = torch.randn(16, 6, generator=draws)
-    return x, x.sum(1, keepdim=True)
-
-
-def loss(model, x, y):
-    return (model(x) - y).square().mean()
-
-
-def judge(model):
-    return loss(model, *batch(99)).item()
-
-
-def joined(model, optimizer, **settings):
-    return gaia.join(model, optimizer, evaluate=torch.no_grad()(judge), **settings)
-
-
-def weights(model):
-    return torch.cat([one.detach().flatten() for one in model.parameters()])
-
-
-def ended_alone(one, train, clocks=6, within=1e-5):
-    """Trains with one worker under BSP, where a run is the plain loop, and compares with it.
-
-    `train(model, run)` takes steps until the run is over, or as many as there are batches in `run`.
-    """
-    found = {}
-
-    def main():
-        model = net()
-        found["clock"], found["weights"] = train(model, joined), weights(model)
-
-    gaia.simulate(main, one, set={"stop.clocks": clocks})
-    plain = net()
-
-    class Plain:
-        """A run that ends after the same number of clocks."""
-
-        def __init__(self):
-            self.clock, self.over = 0, False
-
-        def stepped(self, *_):
-            self.clock += 1
-            self.over = self.clock == found["clock"]
-
-    def plainly(model, optimizer, **settings):
-        run = Plain()
-        optimizer.register_step_post_hook(run.stepped)
-        return run
-
-    assert train(plain, plainly) == found["clock"]
-    assert (weights(plain) - found["weights"]).abs().max() < within
 
 
 def test_an_overflowing_batch_of_a_scaler_makes_no_clock(one):

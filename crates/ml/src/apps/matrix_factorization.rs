@@ -565,11 +565,11 @@ impl Default for MatrixFactorizationConfig {
             rank: 16,
             bias: true,
             regularization: 0.1,
-            learning_rate: 0.1,
-            learning_rate_decay: RateDecay::InverseSqrtPass,
+            learning_rate: 0.05,
+            learning_rate_decay: RateDecay::None,
             clocks_per_pass: 10,
             row_step_max: 0.2,
-            initial_scale: 0.1,
+            initial_scale: 0.02,
             data: DataConfig::default(),
         }
     }

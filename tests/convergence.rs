@@ -54,6 +54,25 @@ fn matrix_factorization_reaches_its_target() {
     check(&format!("kind = 'matrix-factorization', {app}, {data}"), 0.18);
 }
 
+/// Small initial factors rest near zero for some passes, where biases alone have been learnt.
+#[test]
+fn factors_are_learnt_before_a_factorisation_is_called_settled() {
+    let of_stop = |stop: &str| {
+        let data = "data.synthetic = {users = 600, items = 1000, ratings = 80000, noise = 0.3}";
+        let outcome = run(&[
+            &format!("app={{kind = 'matrix-factorization', {data}}}"),
+            "sync.remote={model = 'asp'}",
+            "topology.bandwidth_scale=10.0",
+            stop,
+        ]);
+        assert_eq!(outcome.summary.converged, stop.contains("change"));
+        outcome.summary.objective
+    };
+    let (settled, long) =
+        (of_stop("stop={change = {}, clocks = 1000}"), of_stop("stop={clocks = 300}"));
+    assert!(settled < 1.05 * long, "{settled} {long}");
+}
+
 #[test]
 fn softmax_regression_reaches_its_target() {
     let data = "data.synthetic = {examples = 3000, features = 20, classes = 5}";

@@ -569,7 +569,7 @@ impl Default for MatrixFactorizationConfig {
             learning_rate_decay: RateDecay::None,
             clocks_per_pass: 10,
             row_step_max: 0.2,
-            initial_scale: 0.02,
+            initial_scale: 0.1,
             data: DataConfig::default(),
         }
     }

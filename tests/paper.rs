@@ -23,7 +23,6 @@ kind = "matrix-factorization"
 rank = 4
 learning_rate = 0.1
 learning_rate_decay = "inverse-sqrt-pass"
-initial_scale = 0.1
 row_step_max = 1.0
 
 [app.data.synthetic]

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from gaia._staging import Staging, host_buffer, parts_of, rounds
+from gaia._staging import Staging, host_buffer, rounded_buffer
+from sync import counts
 
 #: A tensor has as many parameters, or all where there are fewer.
 TENSOR = 1_000_000
@@ -54,10 +55,6 @@ def parsed() -> argparse.Namespace:
     return arguments
 
 
-def counts(text: str) -> list[int]:
-    return [int(float(one)) for one in text.split(",")]
-
-
 def types(text: str) -> list[torch.dtype]:
     return [getattr(torch, one) for one in text.split(",")]
 
@@ -66,8 +63,7 @@ def measured(parameters: int, dtype: torch.dtype, device: torch.device, repeats:
     """A line for each way: the time of Gaia's copy and of a plain one."""
     sizes = [min(TENSOR, parameters - at) for at in range(0, parameters, TENSOR)]
     tensors = [torch.randn(size, device=device).to(dtype) for size in sizes]
-    rounded = parts_of(host_buffer(tensors), tensors) if rounds(tensors) else None
-    (staging,) = Staging.of(tensors, parts_of(host_buffer(tensors), tensors), rounded)
+    (staging,) = Staging.of(tensors, host_buffer(tensors), rounded_buffer(tensors))
     on_host, on_device = host_buffer(tensors), torch.zeros(parameters, device=device)
     ways = {
         "out": (staging.store, lambda: on_host.copy_(on_device, non_blocking=True)),

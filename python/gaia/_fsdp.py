@@ -16,7 +16,7 @@ from gaia._errors import GaiaError
 from gaia._place import Worker
 from gaia._rows import Rows
 from gaia._run import Evaluate, Parameters, Run, wait
-from gaia._staging import Staging, host_buffer, parts_of, rounds
+from gaia._staging import Staging, host_buffer, rounded_buffer
 from gaia._torch import _whole, restoring_modes
 from gaia._united import device_of_group, united
 
@@ -35,9 +35,8 @@ class Sharded(Parameters):
         self._locals = [_local(one) for _, one in self._found]
         flat = host_buffer(self._locals)
         # Tensors of fewer bits round what they are given. What is sent is the change since then.
-        rounded = host_buffer(self._locals) if rounds(self._locals) else None
-        parts = None if rounded is None else parts_of(rounded, self._locals)
-        self._stagings = Staging.of(self._locals, parts_of(flat, self._locals), parts)
+        rounded = rounded_buffer(self._locals)
+        self._stagings = Staging.of(self._locals, flat, rounded)
         self.store()
         self.values = flat.numpy()
         self.rounded = None if rounded is None else rounded.copy_(flat).numpy()

@@ -27,9 +27,10 @@ def parts_of(buffer: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torc
     return [part.view(one.shape) for part, one in zip(parts, tensors, strict=True)]
 
 
-def rounds(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether one of these tensors has fewer bits than the buffer, and rounds its values."""
-    return any(torch.finfo(one.dtype).bits < 32 for one in tensors)
+def rounded_buffer(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """A second flat buffer, for the values as tensors of fewer bits have rounded them. ``None`` if none has fewer."""
+    has_fewer = any(torch.finfo(one.dtype).bits < 32 for one in tensors)
+    return host_buffer(tensors) if has_fewer else None
 
 
 class Staging:
@@ -58,19 +59,26 @@ class Staging:
 
     @classmethod
     def of(
-        cls, tensors: Sequence[torch.Tensor], parts: Sequence[torch.Tensor], rounded: Sequence[torch.Tensor] | None = None
+        cls,
+        tensors: Sequence[torch.Tensor],
+        flat: torch.Tensor,
+        rounded: torch.Tensor | None = None,
+        places: Sequence[int] | None = None,
     ) -> list[Staging]:
-        """One for each device of these tensors."""
+        """One for each device of the tensors that the two buffers are for, or of those at some places."""
         devices: dict[torch.device, list[int]] = {}
-        for at, tensor in enumerate(tensors):
-            devices.setdefault(tensor.device, []).append(at)
+        for at in range(len(tensors)) if places is None else places:
+            devices.setdefault(tensors[at].device, []).append(at)
 
-        def some(of_all: Sequence[torch.Tensor], places: Sequence[int]) -> list[torch.Tensor]:
-            return [of_all[at] for at in places]
-
+        parts, rounded_parts = parts_of(flat, tensors), None if rounded is None else parts_of(rounded, tensors)
         return [
-            cls(some(tensors, at), some(parts, at), None if rounded is None else some(rounded, at), _streams_of(device))
-            for device, at in devices.items()
+            cls(
+                [tensors[at] for at in found],
+                [parts[at] for at in found],
+                None if rounded_parts is None else [rounded_parts[at] for at in found],
+                _streams_of(device),
+            )
+            for device, found in devices.items()
         ]
 
     def store(self) -> None:

@@ -12,7 +12,7 @@ from gaia._inside import inside
 from gaia._place import Worker, named
 from gaia._run import Evaluate, Parameters, Run
 from gaia._sparse import SparseTable, evaluated_rows
-from gaia._staging import Staging, host_buffer, parts_of, rounds
+from gaia._staging import Staging, host_buffer, parts_of, rounded_buffer
 from gaia.torch import Embedding, check_row_state
 
 
@@ -196,28 +196,25 @@ class Module(Parameters):
         self._views: list[tuple[str, torch.Tensor, int]] = []
         weights = [(table.name, embedding.weight) for table, embedding in sparse]
         self._kinds = [(name, one, one.dtype, one.device) for name, one in [*found, *weights]]
-        copied, parts = [], parts_of(self.flat, tensors)
+        shared, copied, parts = [], [], parts_of(self.flat, tensors)
         for at, ((name, one), part) in enumerate(zip(found, parts, strict=True)):
             part.copy_(one.detach())
             if one.dtype == torch.float32 and one.device.type == "cpu":
                 one.data = part
                 self._views.append((name, one, part.data_ptr()))
+                shared.append(at)
             else:
                 copied.append(at)
         self.values = self.flat.numpy()
         self.writes = inside()[0] == 0
 
         # Tensors of fewer bits round what they are given. What is sent is the change since then.
-        buffer = host_buffer(tensors).copy_(self.flat) if rounds(tensors) else None
-        self.rounded = None if buffer is None else buffer.numpy()
-        rounded = [] if buffer is None else parts_of(buffer, tensors)
-
-        def staged(some: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-            return [some[at] for at in copied]
-
-        self._stagings = Staging.of(staged(tensors), staged(parts), staged(rounded) if rounded else None)
+        rounded = rounded_buffer(tensors)
+        self.rounded = None if rounded is None else rounded.copy_(self.flat).numpy()
+        self._stagings = Staging.of(tensors, self.flat, rounded, copied)
+        rounded_parts = None if rounded is None else parts_of(rounded, tensors)
         #: Of tensors that are in the buffer itself: their parts of the two buffers.
-        self._unrounded = [(into, parts[at]) for at, into in enumerate(rounded) if at not in copied]
+        self._unrounded = [] if rounded_parts is None else [(rounded_parts[at], parts[at]) for at in shared]
 
     def load(self, evaluates: bool) -> None:
         for staging in self._stagings:

@@ -3,6 +3,7 @@
 import gaia
 import gaia.torch
 import numpy
+import pytest
 import torch
 
 ROWS, WIDTH = 1_000, 4
@@ -57,3 +58,17 @@ def trains(finals, *, whole=False, steps=1, batches=24, optimizer=torch.optim.SG
             finals[gaia.rank()] = model(held_out).clone(), model.scale.clone(), run.clock
 
     return main
+
+
+def check_rows_in_hand(three, **arguments):
+    """Trains with rows in hand and with whole tables, which must come to the same. What six workers have of the former."""
+    finals = {False: {}, True: {}}
+    settings = {"stop.clocks": 1000, "evaluate.every": 5}
+    results = [gaia.simulate(trains(finals[whole], whole=whole, **arguments), three, set=settings) for whole in (False, True)]
+    in_hand, whole = results
+    assert in_hand["objective"] == pytest.approx(whole["objective"], rel=1e-5)
+    assert in_hand["objective"] < 0.9 * in_hand.progress[0]["objective"]
+    for rank in range(6):
+        for one, other in zip(finals[False][rank][:2], finals[True][0][:2], strict=True):
+            assert torch.allclose(one, other, atol=1e-6), rank
+    return finals[False]

@@ -12,9 +12,9 @@ import gaia
 
 torch = pytest.importorskip("torch", reason="skipped: torch is not installed")
 
-from gaia._staging import Staging, host_buffer, parts_of, rounds  # noqa: E402
+from gaia._staging import Staging, host_buffer, parts_of, rounded_buffer  # noqa: E402
 from loops import batch, ended_alone, joined, loss, net, weights  # noqa: E402
-from tables import trains  # noqa: E402
+from tables import check_rows_in_hand  # noqa: E402
 
 nn = torch.nn
 DEVICE = torch.device("cuda", 0)
@@ -27,10 +27,9 @@ CYCLES = 400_000_000
 
 def staged(*tensors):
     """The staging of these tensors, their parts of the buffer of the host, and their values as they have rounded them."""
-    parts = parts_of(host_buffer(tensors).zero_(), tensors)
-    rounded = parts_of(host_buffer(tensors).zero_(), tensors) if rounds(tensors) else None
-    (staging,) = Staging.of(tensors, parts, rounded)
-    return staging, parts, parts if rounded is None else rounded
+    flat, rounded = host_buffer(tensors).zero_(), rounded_buffer(tensors)
+    (staging,) = Staging.of(tensors, flat, rounded)
+    return staging, parts_of(flat, tensors), parts_of(flat if rounded is None else rounded.zero_(), tensors)
 
 
 def alike(found, expected):
@@ -374,15 +373,8 @@ def test_a_graph_that_was_captured_computes_with_what_was_loaded(one):
 
 def test_rows_of_tables_of_the_device(three):
     """Those that a worker holds alone are those of the whole table."""
-    finals = {False: {}, True: {}}
-    settings = {"stop.clocks": 1000, "evaluate.every": 5}
-    results = [gaia.simulate(trains(finals[whole], whole=whole, device=DEVICE), three, set=settings) for whole in (False, True)]
-    in_hand, whole = results
-    assert in_hand["objective"] == pytest.approx(whole["objective"], rel=1e-5)
-    assert in_hand["objective"] < 0.9 * in_hand.progress[0]["objective"]
-    for rank in range(6):
-        for one, other in zip(finals[False][rank][:2], finals[True][0][:2], strict=True):
-            assert one.device == DEVICE and torch.allclose(one, other, atol=1e-6), rank
+    finals = check_rows_in_hand(three, device=DEVICE)
+    assert all(one.device == DEVICE for final in finals.values() for one in final[:2])
 
 
 #: A script of a real run.

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import gaia  # noqa: E402
 import gaia._staging  # noqa: E402
-from gaia._staging import Staging, host_buffer, parts_of, rounds  # noqa: E402
+from gaia._staging import Staging, host_buffer, parts_of, rounded_buffer  # noqa: E402
 
 
 class Streams(TorchDispatchMode):
@@ -77,8 +77,8 @@ def staged(*dtypes):
     """Tensors of a device with these types, their staging, its streams, the buffer, and that of rounded values if one rounds."""
     streams = Streams()
     tensors = [torch.full((2, 3), 1.0 + at, dtype=dtype) for at, dtype in enumerate(dtypes)]
-    flat, rounded = host_buffer(tensors).zero_(), host_buffer(tensors).zero_() if rounds(tensors) else None
-    staging = Staging(tensors, parts_of(flat, tensors), None if rounded is None else parts_of(rounded, tensors), streams)
+    flat, rounded = host_buffer(tensors).zero_(), rounded_buffer(tensors)
+    staging = Staging(tensors, parts_of(flat, tensors), None if rounded is None else parts_of(rounded.zero_(), tensors), streams)
     return tensors, staging, streams, flat, rounded
 
 
@@ -143,4 +143,4 @@ def test_a_module_of_an_accelerator_trains_in_a_run(three, monkeypatch):
 
 def test_tensors_of_a_device_are_staged_together():
     tensors = [torch.zeros(2, dtype=torch.float64), torch.zeros(2, device="meta"), torch.zeros(2)]
-    assert [len(staging._tensors) for staging in Staging.of(tensors, [torch.zeros(2)] * 3)] == [2, 1]
+    assert [len(staging._tensors) for staging in Staging.of(tensors, torch.zeros(6))] == [2, 1]

@@ -61,14 +61,18 @@ impl Limits {
 }
 
 impl Bound {
-    /// The number of clocks that a data center may be ahead if its own take `clock_time` and a frame up to `frame_time` on
-    /// a link. `None` if there is no bound.
-    pub(super) fn clocks(self, clock_time: Option<Duration>, frame_time: Duration) -> Option<u64> {
+    /// The number of clocks that a data center may be ahead if its own take `clock_time` and a frame up to `frame_time()` on
+    /// a link, which is asked for if it counts. `None` if there is no bound.
+    pub(super) fn clocks(
+        self,
+        clock_time: Option<Duration>,
+        frame_time: impl FnOnce() -> Duration,
+    ) -> Option<u64> {
         match self {
             Self::None => None,
             Self::Fixed(staleness) => Some(staleness.0),
             Self::FromPath { rtt, hops } => {
-                let path = rtt.as_secs_f64() + 2.0 * hops as f64 * frame_time.as_secs_f64();
+                let path = rtt.as_secs_f64() + 2.0 * hops as f64 * frame_time().as_secs_f64();
                 let clocks =
                     clock_time.map_or(1.0, |time| (path / time.as_secs_f64().max(1e-9)).ceil());
                 Some(clocks.min(STALENESS_FROM_PATH_MAX) as u64 + hops)
@@ -91,7 +95,7 @@ mod tests {
     fn a_path_takes_its_rtt_and_two_frames_on_each_link() {
         let of = |hops, clock_ms: Option<u64>, frame_ms| {
             let path = Bound::FromPath { rtt: Duration::from_millis(200), hops };
-            path.clocks(clock_ms.map(Duration::from_millis), Duration::from_millis(frame_ms))
+            path.clocks(clock_ms.map(Duration::from_millis), || Duration::from_millis(frame_ms))
         };
         assert_eq!(of(1, Some(500), 0), Some(2));
         assert_eq!(of(1, Some(50), 0), Some(5));

@@ -597,7 +597,7 @@ impl Mirrors {
 
     /// The staleness in force, in clocks. `None` if there is no bound.
     fn staleness(&self) -> Option<Staleness> {
-        let clocks = self.bound.clocks(self.client.clock_time(), self.client.frame_time())?;
+        let clocks = self.bound.clocks(self.client.clock_time(), || self.client.frame_time())?;
         Some(Staleness(self.tightness().of_clocks(clocks)))
     }
 }

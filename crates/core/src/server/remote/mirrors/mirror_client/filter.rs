@@ -176,6 +176,13 @@ mod tests {
     use crate::sync::Decay;
     use crate::types::{Bandwidth, Model, ModelLayout, TableLayout};
 
+    /// A filter for an application whose learning rate has this factor at every clock.
+    fn filter(config: &AspConfig, factor: f64) -> Filter {
+        let learning_rate_factor = Box::new(move |_| factor);
+        let schedule = Schedule { learning_rate_factor, clocks_per_pass: 1, momentum: 0.0 };
+        Filter::new(config, None, Arc::new(schedule))
+    }
+
     #[test]
     fn a_reported_learning_rate_replaces_that_of_the_application() {
         let table = TableLayout { name: "a".into(), rows: 2, width: 2 };
@@ -183,9 +190,7 @@ mod tests {
         let shard = ShardLayout::all(&layout, 1).remove(0);
         let store = ShardStore::new(shard, &Model::zeros(layout));
         let config = AspConfig { decay: Decay::LearningRate, ..AspConfig::default() };
-        let schedule =
-            Schedule { learning_rate_factor: Box::new(|_| 0.5), clocks_per_pass: 1, momentum: 0.0 };
-        let mut filter = Filter::new(&config, None, Arc::new(schedule));
+        let mut filter = filter(&config, 0.5);
 
         for (reported, expected) in [(None, 0.5), (Some(0.125), 0.125), (Some(1.0), 1.0)] {
             filter.on_clock(Clock(3), reported, 1.0, &[0.0; 4], &store);
@@ -197,12 +202,7 @@ mod tests {
     #[test]
     fn of_a_shard_of_few_values_nothing_waits_for_the_budget() {
         let take = |parameters, config: AspConfig| {
-            let schedule = Schedule {
-                learning_rate_factor: Box::new(|_| 1.0),
-                clocks_per_pass: 1,
-                momentum: 0.0,
-            };
-            let filter = Filter::new(&config, None, Arc::new(schedule));
+            let filter = filter(&config, 1.0);
             let rate = RateEstimate::new(Bandwidth::from_bits_per_second(8e3));
             let clock_time = Some(Duration::from_millis(500));
             let mut budget = Budget::new(3.0);
@@ -232,12 +232,7 @@ mod tests {
         let store = ShardStore::new(ShardLayout::all(&layout, 1).remove(0), &model);
         let floors = |floor, function| {
             let config = AspConfig { floor, function, ..AspConfig::default() };
-            let schedule = Schedule {
-                learning_rate_factor: Box::new(|_| 1.0),
-                clocks_per_pass: 1,
-                momentum: 0.0,
-            };
-            let mut filter = Filter::new(&config, None, Arc::new(schedule));
+            let mut filter = filter(&config, 1.0);
             filter.on_clock(Clock(0), None, 1.0, &[2.0; 44], &store);
             filter.criteria().iter().map(|one| one.floor).collect::<Vec<_>>()
         };

@@ -13,7 +13,7 @@ use gaia_ml::apps::{ConvolutionalNetworkConfig, convolutional_network};
 use gaia_ml::divided::Divided;
 use gaia_ml::examples::{DenseExamples, Features, Shape};
 use gaia_ml::kernels::dense::{Matrix, inner_products, multiply};
-use gaia_ml::kernels::factorization::{Rating, descend};
+use gaia_ml::kernels::factorization::{Rating, RowRates, descend};
 use gaia_ml::kernels::vector::{axpy, dot, softmax};
 use rand::RngExt;
 
@@ -33,7 +33,8 @@ fn matrix_factorization(criterion: &mut Criterion) {
     for (rank, width) in [(16, 16), (16, 17), (32, 32), (32, 33), (128, 129)] {
         let mut user_rows = vec![0.1; users as usize * width];
         let mut item_rows = vec![0.1; items as usize * width];
-        let (user_rates, item_rates) = (vec![0.001; users as usize], vec![0.001; items as usize]);
+        let rates = RowRates { factors: 0.001, bias: 0.001, way_max: 1.0 };
+        let rates = [vec![rates; users as usize], vec![rates; items as usize]];
         group.bench_function(
             BenchmarkId::new("rank-width", format!("{rank}-{width}")),
             |bencher| {
@@ -45,10 +46,9 @@ fn matrix_factorization(criterion: &mut Criterion) {
                         0.05,
                         1.0,
                         &mut user_rows,
-                        &user_rates,
+                        &rates[0],
                         &mut item_rows,
-                        &item_rates,
-                        0.2,
+                        &rates[1],
                     );
                 });
             },

@@ -10,7 +10,7 @@ use gaia_core::application::{Application, Breakdown, Evaluation};
 use gaia_core::types::{Clock, Deltas, Model, Seed, TableLayout, TableRows};
 use gaia_ml::apps::{
     AppConfig, ConvolutionalNetworkConfig, DocumentSource, ImageSource, LogisticRegressionConfig,
-    MatrixFactorizationConfig, Normalization, PerceptronConfig, RatingSource,
+    MatrixFactorizationConfig, Normalization, PerceptronConfig, RatingGenerator, RatingSource,
     SoftmaxRegressionConfig, SparseSource, TopicModelConfig, softmax_regression,
 };
 use gaia_ml::config::Split;
@@ -24,7 +24,7 @@ fn matrix_factorization_comes_near_the_noise() {
     let config = MatrixFactorizationConfig {
         rank: 8,
         regularization: 0.02,
-        row_step_max: 0.5,
+        row_step_max: Some(0.5),
         ..Default::default()
     };
     let noise = config.data.synthetic.noise;
@@ -102,6 +102,20 @@ fn summed_deltas_of_many_workers_go_where_one_worker_goes() {
         let config = AppConfig::MatrixFactorization(config);
         let (one, many) = (train(&config, &[1], 60), train(&config, &[2; 11], 60));
         assert!((one.objective / many.objective - 1.0).abs() < 0.02, "{one:?} {many:?}");
+    }
+}
+
+#[test]
+fn a_factorisation_begins_at_the_mean() {
+    for (users, items) in [(20, 30), (30, 20)] {
+        let mut config = MatrixFactorizationConfig::default();
+        config.data.synthetic =
+            RatingGenerator { users, items, ratings: 300, ..Default::default() };
+        let app = build(&AppConfig::MatrixFactorization(config), &[1, 2]);
+        let begun = app.evaluate(&app.initial_model(SEED)).unwrap();
+        let mean = app.trivial_predictor().unwrap().unwrap();
+        assert_eq!(begun.metric, mean.evaluation.metric);
+        assert!(begun.objective > mean.evaluation.objective, "no factor is random");
     }
 }
 

@@ -73,6 +73,26 @@ fn factors_are_learnt_before_a_factorisation_is_called_settled() {
     assert!(settled < 1.05 * long, "{settled} {long}");
 }
 
+/// Deltas of many data centers are added clocks after they were computed: the longer, the smaller steps have to be.
+#[test]
+fn a_factorisation_is_learnt_where_data_centers_read_each_other_late() {
+    let data = "data.synthetic = {users = 600, items = 1000, ratings = 20000, noise = 0.3}";
+    let after_120_clocks = |remote: &str| {
+        let outcome = run(&[
+            &format!("app={{kind = 'matrix-factorization', {data}}}"),
+            &format!("sync.remote={{{remote}}}"),
+            "topology.file=gaia-2016-ec2-all",
+            "stop={clocks = 120}",
+        ]);
+        outcome.summary.objective
+    };
+    let at_once = after_120_clocks("model = 'bsp'");
+    for late in ["model = 'ssp', staleness = 8", "model = 'local-steps', steps = 8"] {
+        let objective = after_120_clocks(late);
+        assert!(objective < 1.3 * at_once, "{late}: {objective}, under BSP {at_once}");
+    }
+}
+
 #[test]
 fn softmax_regression_reaches_its_target() {
     let data = "data.synthetic = {examples = 3000, features = 20, classes = 5}";

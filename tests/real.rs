@@ -195,8 +195,13 @@ fn check_summary(summary: &Value, data_centers: usize, workers: u64) {
 #[test]
 fn a_run_over_processes_that_diverges_ends_with_code_1_and_the_name_of_a_worker() {
     let bench = Bench::new(&run_file(&["north", "south"], "driver = \"real\"", "clocks = 400"));
-    // Each step overshoots a hundred times.
-    let settings = ["app.regularization=100", "app.learning_rate=1", "app.row_step_max=2"];
+    // Each step overshoots ten thousand times.
+    let settings = [
+        "app.kind=softmax-regression",
+        "app.optimizer=sgd",
+        "app.learning_rate=100",
+        "app.weight_decay=100",
+    ];
     let mut train = bench.gaia("train", &["--out", "out", "--quiet"]);
     train.args(settings.iter().flat_map(|setting| ["--set", setting]));
     let output = train.output().unwrap();

@@ -17,7 +17,7 @@ use gaia_ml::apps::{
 };
 use gaia_ml::divided::Divided;
 use gaia_ml::examples::{DenseExamples, Documents, Features, Shape};
-use gaia_ml::kernels::factorization::{Rating, descend};
+use gaia_ml::kernels::factorization::{Rating, RowRates, descend};
 use gaia_ml::kernels::topics::{Counts, DocumentTopics, Token, TopicSampler};
 use gaia_ml::kernels::vector::axpy;
 use peer::Peers;
@@ -119,16 +119,15 @@ fn ratings(rows: &mut Rows, peers: &mut Peers, rank: usize) {
         })
         .collect();
     let mut vectors = [vec![0.1; users as usize * rank], vec![0.1; items as usize * rank]];
-    let rates = [vec![0.001; users as usize], vec![0.001; items as usize]];
+    let rates = RowRates { factors: 0.001, bias: 0.001, way_max: 1.0 };
+    let rates = [vec![rates; users as usize], vec![rates; items as usize]];
     let question = format!("ratings {count} {users} {items} {rank}");
     let name = format!("an update of a rating, rank {rank}");
     row(rows, peers, &name, "libmf", &question, ("ns", 1e9), || {
         let [user_rows, item_rows] = &mut vectors;
         let pass = || {
             let ratings = black_box(&ratings);
-            descend(
-                ratings, rank, rank, 0.05, 1.0, user_rows, &rates[0], item_rows, &rates[1], 0.2,
-            );
+            descend(ratings, rank, rank, 0.05, 1.0, user_rows, &rates[0], item_rows, &rates[1]);
         };
         seconds(pass) / f64::from(count)
     });

@@ -142,7 +142,7 @@ fn matrix_factorization_descends_its_gradient() {
             learning_rate: RATE,
             learning_rate_decay: RateDecay::None,
             clocks_per_pass: 30,
-            row_step_max: RATE,
+            row_step_max: Some(2.0),
             ..Default::default()
         };
         let all: Parts = vec![(0..30).collect()];

@@ -170,7 +170,10 @@ impl<'p> Blueprint<'p> {
     pub fn worker(&self, id: WorkerId) -> Worker {
         let plan = &*self.plan;
         let number = self.number_of(id);
-        let task = self.application.task(number, plan.seed.child("tasks").nth(number));
+        let mut task = self.application.task(number, plan.seed.child("tasks").nth(number));
+        if let Some(clocks) = plan.remote.delay_max() {
+            task.expect_delay(clocks);
+        }
         let guard = plan.remote.guard().map(|guard| (guard, self.initial()));
         Worker::new(id, self.application.layout().clone(), self.layouts.clone(), task, guard)
     }

@@ -167,7 +167,7 @@ fn every_key_in_the_code_is_in_the_reference() {
 }
 
 /// Keys in blocks whose absence means something else than any value.
-const NO_DEFAULT: [&str; 18] = [
+const NO_DEFAULT: [&str; 19] = [
     "batch",
     "clip_norm",
     "data",
@@ -181,6 +181,7 @@ const NO_DEFAULT: [&str; 18] = [
     "norm_max",
     "optimizer",
     "ring",
+    "row_step_max",
     "script",
     "settings",
     "shape",

@@ -173,6 +173,11 @@ pub trait Application: Send + Sync {
 
 /// The part of an application that one worker runs, clock by clock.
 pub trait Task: Send {
+    /// Says, before the first iteration, after how many clocks at the latest all workers read what an iteration changes, at
+    /// least 1. Changes of many workers that are added so late overshoot with steps that are sound at once. Not called
+    /// where nobody knows a bound. The default takes no notice.
+    fn expect_delay(&mut self, _clocks: u64) {}
+
     /// The rows that the iteration starting at `clock` reads.
     fn rows(&mut self, clock: Clock) -> RowSet;
 

@@ -52,6 +52,17 @@ impl RemoteSync {
         }
     }
 
+    /// The most clocks from an update until all data centers read it. `None` where the settings set no bound.
+    pub fn delay_max(&self) -> Option<u64> {
+        match self {
+            Self::Bsp(_) => Some(1),
+            Self::Ssp(ssp) => Some(ssp.staleness.0 + 1),
+            Self::Tap(_) => None,
+            Self::Asp(asp) => asp.data_center_staleness.map(|staleness| staleness.0 + 1),
+            Self::LocalSteps(rounds) => Some(rounds.steps + rounds.most_overlap()),
+        }
+    }
+
     /// The sizes of the blocks of exchanges, rounds and drains.
     pub fn blocks(&self) -> BlockShares {
         match self {

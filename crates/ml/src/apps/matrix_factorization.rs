@@ -5,10 +5,15 @@
 //! touches, and hands back how the copy has moved.
 //!
 //! Deltas of all workers are added, not averaged. A row that many workers walk over in the same clock would
-//! overshoot: with rate η and `n` ratings of the row in the clock, workers together move it by up to `η·n`
-//! times the distance to its optimum, which diverges above 2. So the learning rate of each row is capped
-//! such that `η·n` stays below `row_step_max`; `n` comes from the row's count in all data. That is the way to the optimum
-//! beside rows of unit norm. Beside longer ones rates fall with the squared norm.
+//! overshoot: with rate η and `n` ratings of the row in the clock, workers together move it by up to `η·n·c` times the distance
+//! to its optimum, which diverges above 2. Here `n` comes from the row's count in all data, and `c` is the curvature of a
+//! rating's error: for a bias 1, for factors the squared norm of those on the other side, each plus the regularisation. So the
+//! learning rates of each row are capped such that `η·n·c` stays below `row_step_max`. The mean of the squared norms over the
+//! ratings of a batch serves for all its rows: rates that differed from rating to rating would weigh some ratings more than
+//! others. Only where a norm is so large that steps would go beyond the optimum is the rate lower beside it.
+//!
+//! Only the side with fewer rows begins with random factors; those of the other are 0. So a model without training predicts
+//! the mean, and a row that few ratings move adds no noise to what is predicted.
 //!
 //! All of this, the penalty and the initial factors are those of ratings that are divided by a unit: the power of two that is
 //! nearest to their standard deviation. So the same settings hold for ratings of any range, ratings that are so many
@@ -31,7 +36,7 @@ use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, withi
 use crate::declared::DeclaredRatings;
 use crate::divided::Divided;
 use crate::examples::Ratings;
-use crate::kernels::factorization::{Rating, descend, predict};
+use crate::kernels::factorization::{Rating, RowRates, descend, predict};
 use crate::kernels::vector::square_norm;
 use crate::pieces::sum;
 use gaia_core::application::{
@@ -60,10 +65,11 @@ pub struct MatrixFactorizationConfig {
     pub learning_rate_decay: RateDecay,
     /// Mini-batches that each worker cuts its ratings into; one is one clock.
     pub clocks_per_pass: u64,
-    /// The largest sum of learning rates that one clock applies to a row over all workers, above 0 and at
-    /// most 2: rows with many ratings learn with a lower rate, so that summed deltas do not overshoot.
-    pub row_step_max: f64,
-    /// The standard deviation of a prediction from initial factors, above 0, in units of the ratings.
+    /// The largest share of the way to a row's optimum that all workers together go in one clock, above 0 and at most 2: rows
+    /// with many ratings learn with a lower rate, so that summed deltas do not overshoot. Left out, it is 0.1, but at most
+    /// 0.6 ÷ the clocks after which workers read each other's changes, where the remote model bounds them.
+    pub row_step_max: Option<f64>,
+    /// The standard deviation of the product of two random rows of initial factors, above 0, in units of the ratings.
     pub initial_scale: f64,
     /// The ratings.
     pub data: DataConfig<RatingSource, RatingGenerator>,
@@ -147,13 +153,16 @@ struct Shared {
     mean: f32,
     /// What steps, penalties and initial factors are relative to.
     unit: f32,
-    /// The learning rate of each row at clock 0.
-    user_rates: Vec<f32>,
-    item_rates: Vec<f32>,
+    /// Ratings of each user that one clock of all workers walks over, on average.
+    user_ratings: Vec<f32>,
+    /// The same of each item.
+    item_ratings: Vec<f32>,
 }
 
 struct Descent {
     shared: Arc<Shared>,
+    /// The share of its way that a row goes in a clock, at most.
+    step_max: f32,
     visits: Visits<Ratings>,
     users: Touched,
     items: Touched,
@@ -195,12 +204,9 @@ impl MatrixFactorization {
         ]));
         let mean = (totals.sum / *train_total as f64) as f32;
 
-        let rates = |counts: &[u64]| -> Vec<f32> {
-            let rate = |&count: &u64| {
-                let per_clock = count as f64 / config.clocks_per_pass as f64;
-                config.learning_rate.min(config.row_step_max / per_clock) as f32
-            };
-            counts.iter().map(rate).collect()
+        let per_clock = |counts: &[u64]| -> Vec<f32> {
+            let ratings = |&count: &u64| (count as f64 / config.clocks_per_pass as f64) as f32;
+            counts.iter().map(ratings).collect()
         };
 
         let summary = format!(
@@ -214,8 +220,8 @@ impl MatrixFactorization {
         let initial = (unit * config.initial_scale / (config.rank as f64).sqrt()).sqrt();
 
         let shared = Arc::new(Shared {
-            user_rates: rates(&totals.by_user),
-            item_rates: rates(&totals.by_item),
+            user_ratings: per_clock(&totals.by_user),
+            item_ratings: per_clock(&totals.by_item),
             config,
             layout,
             ratings,
@@ -260,13 +266,13 @@ impl Application for MatrixFactorization {
         let shared = &self.shared;
         let mut model = Model::zeros(shared.layout.clone());
         let normal = Normal::new(0.0, self.initial).expect("a checked scale is finite");
-        for (table, name) in [(USERS, "users"), (ITEMS, "items")] {
-            let mut random = seed.child(name).random();
-            let width = shared.layout.table(table).width;
-            for row in model.table_mut(table).chunks_exact_mut(width) {
-                for factor in &mut row[..shared.config.rank] {
-                    *factor = normal.sample(&mut random) as f32;
-                }
+        let rows = |table| shared.layout.table(table).rows;
+        let (table, name) =
+            if rows(USERS) <= rows(ITEMS) { (USERS, "users") } else { (ITEMS, "items") };
+        let mut random = seed.child(name).random();
+        for row in model.table_mut(table).chunks_exact_mut(shared.layout.table(table).width) {
+            for factor in &mut row[..shared.config.rank] {
+                *factor = normal.sample(&mut random) as f32;
             }
         }
         model
@@ -281,6 +287,7 @@ impl Application for MatrixFactorization {
             items: Touched::new(shared.ratings.train.items),
             batch: Vec::new(),
             prepared: None,
+            step_max: shared.config.step_max(1),
             shared,
         })
     }
@@ -410,6 +417,31 @@ impl Shared {
         self.config.learning_rate_decay.factor(clock, self.config.clocks_per_pass, None)
     }
 
+    /// The rates of a row that goes at most `step_max` of its way, with so many ratings in a clock, beside factors of which a
+    /// rating's error has that curvature.
+    fn row_rates(&self, clock: Clock, step_max: f32, ratings: f32, curvature: f32) -> RowRates {
+        let config = &self.config;
+        let (factor, rate) = (self.rate_factor(clock) as f32, config.learning_rate as f32);
+        let (ratings, penalty) = (ratings.max(1.0), config.regularization as f32);
+        let capped = |curvature: f32| rate.min(step_max / (ratings * (curvature + penalty)));
+        RowRates {
+            factors: factor * capped(curvature),
+            bias: factor * capped(1.0),
+            way_max: 1.0 / ratings,
+        }
+    }
+
+    /// The mean over some rows of their squared factors, in ratings divided by the unit. A row counts as often as it is listed.
+    fn mean_curvature(&self, values: &[f32], rows: impl ExactSizeIterator<Item = u32>) -> f32 {
+        let rank = self.config.rank;
+        let width = rank + usize::from(self.config.bias);
+        let norms: Vec<f64> =
+            values.chunks_exact(width).map(|row| square_norm(&row[..rank])).collect();
+        let listed = rows.len().max(1) as f64;
+        let total: f64 = rows.map(|row| norms[row as usize]).sum();
+        (total / listed) as f32 / self.unit
+    }
+
     fn square_error(&self, model: &Model, ratings: &Ratings, at: usize) -> f64 {
         let error = ratings.value[at] - self.mean - self.above_mean(model, ratings, at);
         f64::from(error) * f64::from(error)
@@ -461,6 +493,10 @@ impl Descent {
 }
 
 impl Task for Descent {
+    fn expect_delay(&mut self, clocks: u64) {
+        self.step_max = self.shared.config.step_max(clocks);
+    }
+
     fn rows(&mut self, clock: Clock) -> RowSet {
         if let Err(error) = self.prepare(clock) {
             self.visits.fail(error);
@@ -473,9 +509,18 @@ impl Task for Descent {
 
         let shared = &self.shared;
         let config = &shared.config;
-        let factor = shared.rate_factor(clock) as f32;
         let mut users = self.users.gather(model, USERS);
         let mut items = self.items.gather(model, ITEMS);
+        let of_user = shared.mean_curvature(&users, self.batch.iter().map(|rating| rating.user));
+        let of_item = shared.mean_curvature(&items, self.batch.iter().map(|rating| rating.item));
+        let step_max = self.step_max;
+        let rates = |rows: &[u32], ratings: &[f32], curvature| -> Vec<RowRates> {
+            rows.iter()
+                .map(|&row| shared.row_rates(clock, step_max, ratings[row as usize], curvature))
+                .collect()
+        };
+        let user_rates = rates(&self.users.rows, &shared.user_ratings, of_item);
+        let item_rates = rates(&self.items.rows, &shared.item_ratings, of_user);
 
         descend(
             &self.batch,
@@ -484,10 +529,9 @@ impl Task for Descent {
             config.regularization as f32,
             shared.unit,
             &mut users,
-            &self.users.rates(&shared.user_rates, factor),
+            &user_rates,
             &mut items,
-            &self.items.rates(&shared.item_rates, factor),
-            factor * config.learning_rate.max(config.row_step_max) as f32,
+            &item_rates,
         );
         self.users.subtract(model, USERS, &mut users);
         self.items.subtract(model, ITEMS, &mut items);
@@ -536,10 +580,6 @@ impl Touched {
         TableRows::listed(self.rows.clone())
     }
 
-    fn rates(&self, rates: &[f32], factor: f32) -> Vec<f32> {
-        self.rows.iter().map(|&row| rates[row as usize] * factor).collect()
-    }
-
     fn gather(&self, model: &Model, table: TableId) -> Vec<f32> {
         let mut values = Vec::with_capacity(self.rows.len() * model.layout().table(table).width);
         for &row in &self.rows {
@@ -568,7 +608,7 @@ impl Default for MatrixFactorizationConfig {
             learning_rate: 0.05,
             learning_rate_decay: RateDecay::None,
             clocks_per_pass: 10,
-            row_step_max: 0.2,
+            row_step_max: None,
             initial_scale: 0.1,
             data: DataConfig::default(),
         }
@@ -582,6 +622,15 @@ impl Default for RatingGenerator {
 }
 
 impl MatrixFactorizationConfig {
+    /// The share of its way that a row goes in a clock, at most, where changes are read after so many clocks.
+    ///
+    /// A descent whose steps go a share `s` of the way and are seen `d` clocks later is stable while `2 s d` is below about
+    /// `π/2`, since a rating moves two rows at once; a quarter less leaves room for what is not even.
+    fn step_max(&self, delay: u64) -> f32 {
+        let share = || STEP_MAX.min(STEP_TIMES_DELAY / delay as f64);
+        self.row_step_max.unwrap_or_else(share) as f32
+    }
+
     /// Checks the range of every key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         count("rank", self.rank, 1, 1024)?;
@@ -595,7 +644,7 @@ impl MatrixFactorizationConfig {
             let expected = format!("a whole number, 1 to {CLOCKS_PER_PASS_MAX}");
             return Err(ConfigError::new("clocks_per_pass", self.clocks_per_pass, expected));
         }
-        above_zero("row_step_max", self.row_step_max, 2.0)?;
+        self.row_step_max.map_or(Ok(()), |share| above_zero("row_step_max", share, 2.0))?;
         above_zero("initial_scale", self.initial_scale, 10.0)?;
         self.data.validate(&[Split::Even, Split::ByUser])?;
         self.data.synthetic.validate()
@@ -633,6 +682,12 @@ const PRECISION: f64 = 1e-12;
 const EVALUATION_CHUNK: usize = 1 << 14;
 /// Held-out ratings that are looked at one by one.
 const RATINGS_MAX: usize = 1 << 26;
+
+/// The largest share of its way that a row goes in a clock by default.
+const STEP_MAX: f64 = 0.1;
+
+/// The largest product of that share and of the clocks after which it is read.
+const STEP_TIMES_DELAY: f64 = 0.6;
 
 /// Two for the prediction, eight for moving both rows.
 const FLOPS_PER_FACTOR: f64 = 10.0;

@@ -28,16 +28,24 @@ pub fn predict(user: &[f32], item: &[f32], rank: usize) -> f32 {
     sum
 }
 
+/// Learning rates of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowRates {
+    /// Of the factors.
+    pub factors: f32,
+    /// Of the bias.
+    pub bias: f32,
+    /// What the rate of the factors times the squared norm of the other row's, the curvature of a rating's error, does not
+    /// exceed: beside a row that is longer than others, the whole way to the optimum.
+    pub way_max: f32,
+}
+
 /// Runs over `ratings` in order, moving both rows of each down the gradient of
 /// `½ (value − prediction)² + ½ regularization (unit ‖factors‖² + bias²)`, the latter of both rows. Steps are those of ratings
 /// that are divided by `unit`, whose factors are shorter by its root and whose biases are shorter by `unit` itself.
 ///
-/// `users` and `items` hold whole rows of `width` values, `user_rates` and `item_rates` one learning rate a
-/// row. Rows are `rank` factors and, where `width` is `rank + 1`, a bias.
-///
-/// The curvature of a rating's error in the factors of one row is the squared norm of the other row's. Where `step_max` times
-/// it is above `unit`, the rate is divided by that quotient: `step_max` is what all steps on a row in one clock add up to, and
-/// more than the way to the optimum would overshoot it.
+/// `users` and `items` hold whole rows of `width` values: `rank` factors and, where `width` is `rank + 1`, a bias.
+/// `user_rates` and `item_rates` are those of each row.
 ///
 /// # Panics
 ///
@@ -50,30 +58,27 @@ pub fn descend(
     regularization: f32,
     unit: f32,
     users: &mut [f32],
-    user_rates: &[f32],
+    user_rates: &[RowRates],
     items: &mut [f32],
-    item_rates: &[f32],
-    step_max: f32,
+    item_rates: &[RowRates],
 ) {
     assert!(rank == width || rank + 1 == width);
     vectorized(|| {
+        let beside = |rates: RowRates, others: &[f32]| {
+            let curvature = dot_lanes(others, others) / unit;
+            RowRates { factors: rates.factors.min(rates.way_max / curvature), ..rates }
+        };
         for rating in ratings {
             let (user, item) = (rating.user as usize, rating.item as usize);
             let user_row = &mut users[user * width..(user + 1) * width];
             let item_row = &mut items[item * width..(item + 1) * width];
             let error = rating.value - predict(user_row, item_row, rank);
-            let user_rate = user_rates[user] / overshoot(&item_row[..rank], step_max / unit);
-            let item_rate = item_rates[item] / overshoot(&user_row[..rank], step_max / unit);
+            let user_rates = beside(user_rates[user], &item_row[..rank]);
+            let item_rates = beside(item_rates[item], &user_row[..rank]);
 
-            step(user_row, item_row, rank, error, regularization, unit, user_rate, item_rate);
+            step(user_row, item_row, rank, error, regularization, unit, user_rates, item_rates);
         }
     });
-}
-
-/// How many times the way to the optimum steps of `step_max` go beside these factors, at least 1.
-#[inline(always)]
-fn overshoot(factors: &[f32], step_max: f32) -> f32 {
-    (step_max * dot_lanes(factors, factors)).max(1.0)
 }
 
 #[inline(always)]
@@ -85,25 +90,25 @@ fn step(
     error: f32,
     regularization: f32,
     unit: f32,
-    user_rate: f32,
-    item_rate: f32,
+    user_rates: RowRates,
+    item_rates: RowRates,
 ) {
-    let (user_pull, item_pull) = (user_rate * error, item_rate * error);
-    let (user_keep, item_keep) =
-        (1.0 - user_rate * regularization, 1.0 - item_rate * regularization);
+    let keep = |rate: f32| 1.0 - rate * regularization;
     let (user_factors, user_bias) = user.split_at_mut(rank);
     let (item_factors, item_bias) = item.split_at_mut(rank);
 
-    let (user_factor_pull, item_factor_pull) = (user_pull / unit, item_pull / unit);
+    let user_pull = user_rates.factors * error / unit;
+    let item_pull = item_rates.factors * error / unit;
+    let (user_keep, item_keep) = (keep(user_rates.factors), keep(item_rates.factors));
     for (user, item) in user_factors.iter_mut().zip(item_factors) {
         let (old_user, old_item) = (*user, *item);
-        *user = user_keep * old_user + user_factor_pull * old_item;
-        *item = item_keep * old_item + item_factor_pull * old_user;
+        *user = user_keep * old_user + user_pull * old_item;
+        *item = item_keep * old_item + item_pull * old_user;
     }
 
     for (user, item) in user_bias.iter_mut().zip(item_bias) {
-        *user = user_keep * *user + user_pull;
-        *item = item_keep * *item + item_pull;
+        *user = keep(user_rates.bias) * *user + user_rates.bias * error;
+        *item = keep(item_rates.bias) * *item + item_rates.bias * error;
     }
 }
 
@@ -113,28 +118,25 @@ mod tests {
 
     #[test]
     fn a_step_moves_both_rows_down_the_gradient() {
+        let user_rates = RowRates { factors: 0.01, bias: 0.02, way_max: 1.0 };
+        let item_rates = RowRates { factors: 0.03, bias: 0.04, way_max: 1.0 };
         for (rank, width) in [(1, 1), (16, 17), (37, 38), (32, 32)] {
             let start: Vec<f32> = (0..2 * width).map(|at| (at as f32 * 0.7).sin() * 0.3).collect();
             let (user, item) = start.split_at(width);
             let (mut users, mut items) = (user.to_vec(), item.to_vec());
-            let rating = Rating { user: 0, item: 0, value: 1.25 };
-            descend(
-                &[rating],
-                rank,
-                width,
-                0.1,
-                1.0,
-                &mut users,
-                &[0.01],
-                &mut items,
-                &[0.02],
-                0.2,
-            );
+            let ratings = [Rating { user: 0, item: 0, value: 1.25 }];
+            let (rates, others) = ([user_rates], [item_rates]);
+            descend(&ratings, rank, width, 0.1, 1.0, &mut users, &rates, &mut items, &others);
+
             let error = 1.25 - predict(user, item, rank);
             for at in 0..width {
-                let (to_user, to_item) = if at < rank { (item[at], user[at]) } else { (1.0, 1.0) };
-                let user_step = 0.01 * (error * to_user - 0.1 * user[at]);
-                let item_step = 0.02 * (error * to_item - 0.1 * item[at]);
+                let (to_user, to_item, user_rate, item_rate) = if at < rank {
+                    (item[at], user[at], user_rates.factors, item_rates.factors)
+                } else {
+                    (1.0, 1.0, user_rates.bias, item_rates.bias)
+                };
+                let user_step = user_rate * (error * to_user - 0.1 * user[at]);
+                let item_step = item_rate * (error * to_item - 0.1 * item[at]);
                 assert!((users[at] - user[at] - user_step).abs() < 1e-6);
                 assert!((items[at] - item[at] - item_step).abs() < 1e-6);
             }
@@ -142,11 +144,15 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_row_of_large_norm_a_step_ends_at_the_optimum_and_not_beyond() {
-        let (mut users, mut items) = (vec![1.0, 0.0], vec![0.0, 100.0]);
-        let rating = Rating { user: 0, item: 0, value: 50.0 };
-        descend(&[rating], 2, 2, 0.0, 1.0, &mut users, &[0.5], &mut items, &[0.0], 0.5);
-        assert!((predict(&users, &items, 2) - 50.0).abs() < 1e-3);
+    fn beside_a_row_of_large_norm_a_step_goes_its_share_of_the_way_and_not_beyond() {
+        let ratings = [Rating { user: 0, item: 0, value: 50.0 }];
+        let item_rates = [RowRates { factors: 0.0, bias: 0.0, way_max: 1.0 }];
+        for way_max in [1.0, 0.5] {
+            let (mut users, mut items) = (vec![1.0, 0.0], vec![0.0, 100.0]);
+            let user_rates = [RowRates { factors: 0.5, bias: 0.0, way_max }];
+            descend(&ratings, 2, 2, 0.0, 1.0, &mut users, &user_rates, &mut items, &item_rates);
+            assert!((predict(&users, &items, 2) - 50.0 * way_max).abs() < 1e-3);
+        }
     }
 
     #[test]
@@ -158,8 +164,9 @@ mod tests {
             let (mut users, mut items) = (row([0.5, -1.0], 0.25), row([2.0, 1.5], -0.75));
             let ratings =
                 [1.25, -3.0].map(|value| Rating { user: 0, item: 0, value: unit * value });
-            let rates = ([0.125], [0.25]);
-            descend(&ratings, 2, 3, 0.1, unit, &mut users, &rates.0, &mut items, &rates.1, 0.5);
+            let rates =
+                [0.125, 0.25].map(|rate| [RowRates { factors: rate, bias: rate, way_max: 1.0 }]);
+            descend(&ratings, 2, 3, 0.1, unit, &mut users, &rates[0], &mut items, &rates[1]);
             [users, items].map(|[first, second, bias]| [first / root, second / root, bias / unit])
         };
         assert_eq!(steps(16.0), steps(1.0));

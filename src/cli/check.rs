@@ -281,7 +281,7 @@ fn remote(plan: &Plan) -> String {
         RemoteSync::Asp(AspConfig { threshold, data_center_staleness, .. }) => {
             let staleness = match data_center_staleness {
                 Some(staleness) => format!("{} clocks", staleness.0),
-                None => "derived from the RTT".into(),
+                None => "derived from the RTT and the rate of the links".into(),
             };
             format!("asp, threshold {threshold}, data center staleness {staleness}")
         }

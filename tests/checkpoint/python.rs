@@ -9,8 +9,9 @@ use tempfile::tempdir;
 
 use super::training::Training;
 
-const APP: &str = "[app]\nkind = \"matrix-factorization\"\nrank = 3\nbias = false\n\
-    data.synthetic = { users = 20, items = 10, ratings = 200, rank = 2, noise = 0.3 }";
+/// Dense enough that each row has ratings in each data center in the first clock.
+const APP: &str = "[app]\nkind = \"matrix-factorization\"\nrank = 3\nbias = false\nclocks_per_pass = 1\n\
+    data.synthetic = { users = 60, items = 40, ratings = 20000, rank = 2, noise = 0.3 }";
 
 #[test]
 fn tables_are_tensors_of_rows_by_width_under_their_names() {
@@ -23,7 +24,7 @@ fn tables_are_tensors_of_rows_by_width_under_their_names() {
     let header: Value = serde_json::from_slice(&file[8..8 + length]).unwrap();
     let numbers = &file[8 + length..];
     let mut end = 0;
-    for (table, rows) in [("users", 20), ("items", 10)] {
+    for (table, rows) in [("users", 60), ("items", 40)] {
         assert_eq!(header[table]["dtype"], "F32");
         assert_eq!(header[table]["shape"], json!([rows, 3]));
         let offsets = &header[table]["data_offsets"];
@@ -48,7 +49,7 @@ fn tables_are_tensors_of_rows_by_width_under_their_names() {
             let said = String::from_utf8(loaded.stdout).unwrap();
             assert_eq!(
                 said.trim(),
-                "{'items': ((10, 3), 'float32'), 'users': ((20, 3), 'float32')}"
+                "{'items': ((40, 3), 'float32'), 'users': ((60, 3), 'float32')}"
             );
         }
         _ => eprintln!("{python:?} has no safetensors: the layout alone was checked"),

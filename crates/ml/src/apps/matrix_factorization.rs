@@ -417,24 +417,32 @@ impl Shared {
         self.config.learning_rate_decay.factor(clock, self.config.clocks_per_pass, None)
     }
 
-    /// The rates of a row that goes at most `step_max` of its way, with so many ratings in a clock, beside factors of which a
-    /// rating's error has that curvature.
-    fn row_rates(&self, clock: Clock, step_max: f32, ratings: f32, curvature: f32) -> RowRates {
+    /// The rates of rows that go at most `step_max` of their way, beside factors of which a rating's error has that curvature.
+    /// `ratings` are those of each row of the table in a clock.
+    fn rates(
+        &self,
+        clock: Clock,
+        step_max: f32,
+        rows: &[u32],
+        ratings: &[f32],
+        curvature: f32,
+    ) -> Vec<RowRates> {
         let config = &self.config;
         let (factor, rate) = (self.rate_factor(clock) as f32, config.learning_rate as f32);
-        let (ratings, penalty) = (ratings.max(1.0), config.regularization as f32);
-        let capped = |curvature: f32| rate.min(step_max / (ratings * (curvature + penalty)));
-        RowRates {
-            factors: factor * capped(curvature),
-            bias: factor * capped(1.0),
-            way_max: 1.0 / ratings,
-        }
+        let penalty = config.regularization as f32;
+        rows.iter()
+            .map(|&row| {
+                let ratings = ratings[row as usize].max(1.0);
+                let capped = |of: f32| factor * rate.min(step_max / (ratings * (of + penalty)));
+                let way_max = 1.0 / ratings;
+                RowRates { factors: capped(curvature), bias: capped(1.0), way_max }
+            })
+            .collect()
     }
 
     /// The mean over some rows of their squared factors, in ratings divided by the unit. A row counts as often as it is listed.
     fn mean_curvature(&self, values: &[f32], rows: impl ExactSizeIterator<Item = u32>) -> f32 {
-        let rank = self.config.rank;
-        let width = rank + usize::from(self.config.bias);
+        let (rank, width) = (self.config.rank, self.layout.table(USERS).width);
         let norms: Vec<f64> =
             values.chunks_exact(width).map(|row| square_norm(&row[..rank])).collect();
         let listed = rows.len().max(1) as f64;
@@ -514,13 +522,10 @@ impl Task for Descent {
         let of_user = shared.mean_curvature(&users, self.batch.iter().map(|rating| rating.user));
         let of_item = shared.mean_curvature(&items, self.batch.iter().map(|rating| rating.item));
         let step_max = self.step_max;
-        let rates = |rows: &[u32], ratings: &[f32], curvature| -> Vec<RowRates> {
-            rows.iter()
-                .map(|&row| shared.row_rates(clock, step_max, ratings[row as usize], curvature))
-                .collect()
-        };
-        let user_rates = rates(&self.users.rows, &shared.user_ratings, of_item);
-        let item_rates = rates(&self.items.rows, &shared.item_ratings, of_user);
+        let user_rates =
+            shared.rates(clock, step_max, &self.users.rows, &shared.user_ratings, of_item);
+        let item_rates =
+            shared.rates(clock, step_max, &self.items.rows, &shared.item_ratings, of_user);
 
         descend(
             &self.batch,

@@ -58,7 +58,7 @@ impl Grid {
     /// The scale with the smallest exponent with which the largest finite value fits, and whether all values are
     /// finite.
     ///
-    /// The smallest exponent is -127: a value below 2⁻¹²⁸ becomes 0. With the largest exponent, values beyond the
+    /// The smallest exponent is -126: a value up to 2⁻¹²⁷ becomes 0. With the largest exponent, values beyond the
     /// largest code become that code, so that they stay finite.
     #[inline(always)]
     fn scale_of(self, values: &[f32; BLOCK]) -> (Scale, bool) {
@@ -371,8 +371,9 @@ fn power_of_two(exponent: i32) -> f32 {
 
 /// The number of blocks in a piece: enough for long loops, and few enough that reading the next begins in time.
 const PIECE: usize = 8;
-/// The smallest exponent of a scale. Its inverse is the largest power of two in single precision.
-const EXPONENT_MIN: i32 = -127;
+/// The smallest exponent of a scale. The bits of numbers below it do not grow as their logarithms do, so a block of such
+/// numbers would find another scale when it is quantised again.
+const EXPONENT_MIN: i32 = -126;
 /// 1.5·2²³. Adding it to a small number rounds the number to an integer, which is in the lowest bits of the sum.
 const ROUNDS: f32 = 12_582_912.0;
 /// The bits of infinity.

@@ -186,11 +186,29 @@ fn a_block_keeps_to_its_largest_value() {
     // The scale is the power of two nearest to the largest value.
     check(ValueFormat::Int2, &[1.41, 0.6], &[1.0, 1.0]);
     check(ValueFormat::Int2, &[1.42, 0.6], &[2.0, 0.0]);
-    let tiny = f32::from_bits(1 << 21);
+    let tiny = f32::from_bits(1 << 22);
     check(ValueFormat::Int8, &[3.0 * tiny, 0.4 * tiny], &[4.0 * tiny, 0.0]);
     // The largest number of all stays finite.
     let largest = quantised(&[f32::MAX, f32::MIN], ValueFormat::Int8);
     assert_eq!(largest, [127.0 * 2.0f32.powi(121), -127.0 * 2.0f32.powi(121)]);
+}
+
+/// Below the smallest normal number the bits of a value do not tell its nearest power of two.
+#[test]
+fn what_was_quantised_is_kept_where_numbers_end() {
+    let smallest = f32::MIN_POSITIVE;
+    for format in [ValueFormat::Int8, ValueFormat::Int4, ValueFormat::Int2] {
+        for sixteenths in 1..=64 {
+            let value = smallest * sixteenths as f32 / 16.0;
+            let once = quantised(&[value, -value], format);
+            let expect = smallest * (sixteenths as f32 / 16.0).round_ties_even();
+            assert!(
+                sixteenths > 16 || once == [expect, -expect],
+                "{format:?}: {value:e}, {once:?}"
+            );
+            assert_eq!(bits(&quantised(&once, format)), bits(&once), "{format:?}: {value:e}");
+        }
+    }
 }
 
 #[test]

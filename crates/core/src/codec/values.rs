@@ -77,8 +77,8 @@ impl ValueFormat {
 /// with holes filled ([`super::fills_holes`]). Idempotent.
 ///
 /// A finite value stays finite, at most the largest of the format. A value that is not a number stays so. Infinities
-/// stay infinite in `f32` and `bf16`; in block formats they become not-a-number. In block formats values below 2⁻¹²⁸
-/// become 0.
+/// stay infinite in `f32` and `bf16`; in block formats they become not-a-number. In block formats values up to
+/// 2⁻¹²⁷ become 0.
 pub fn quantise(values: &mut [f32], format: ValueFormat) {
     quantise_at(Level::best(), values, format);
 }

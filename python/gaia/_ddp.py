@@ -21,8 +21,9 @@ from gaia._united import device_of_group, united
 class DdpRun(Run):
     """The part in a run of one of the processes of a worker.
 
-    The first process exchanges changes with the run, judges and ends. After each clock the others receive its values, its
-    clock and whether the run is over, so that all go on alike.
+    The first process exchanges changes with the run, judges and ends. After each clock the others receive its clock, whether the
+    run is over, and the values that the run has given it, so that all go on alike. Where the run has given none, as between two
+    rounds of local steps, DDP has kept the weights equal, and they receive its statistics.
     """
 
     _parameters: Module
@@ -70,27 +71,31 @@ class DdpRun(Run):
 
     def _as_one(self, act: Any) -> None:
         """Lets the first process act, and then gives all of them its values."""
-        state = torch.zeros(3, dtype=torch.int64)
+        state = torch.zeros(4, dtype=torch.int64)
         failure: BaseException | None = None
         if self._worker is not None:
             try:
                 act()
             except BaseException as error:  # noqa: BLE001
                 failure = error
-            state = torch.tensor([self.clock, self._over, failure is not None], dtype=torch.int64)
+            state = torch.tensor([self.clock, self._over, failure is not None, self._has_loaded], dtype=torch.int64)
         self._take_from_first(state)
         if failure is not None:
             raise failure
-        self.clock, self._over, failed = int(state[0]), bool(state[1]), bool(state[2])
+        self.clock, self._over, failed, has_loaded = int(state[0]), *(bool(one) for one in state[1:])
         if failed:
             self._over = True
             raise RunStopped(STOPPED)
+        if not has_loaded:
+            for measured in self._parameters.measured:
+                self._take_from_first(measured)
+            return
         self._take_from_first(self._parameters.flat)
         if self._worker is None:
             self._parameters.load(self._over)
 
     def _take_from_first(self, tensor: torch.Tensor) -> None:
-        """Gives a tensor of the host the values that it has in the first process."""
+        """Gives a tensor the values that it has in the first process."""
         sent = tensor.to(self._device)
         distributed.broadcast(sent, src=0)
         if self._worker is None:

@@ -15,7 +15,7 @@ from gaia import _gaia
 from gaia._errors import GaiaError
 from gaia._place import Worker
 from gaia._rows import Rows
-from gaia._run import Evaluate, Parameters, Run, wait
+from gaia._run import Asked, Evaluate, Parameters, Run, wait
 from gaia._staging import Staging, host_buffer, rounded_buffer
 from gaia._torch import _whole, restoring_modes
 from gaia._united import device_of_group, united
@@ -113,21 +113,21 @@ class FsdpRun(Run):
         # Statistics are whole in each process. Those of the first are sent, and all take what comes back.
         return self._parameters.rows, self._rank == 0, self._parameters.whole()
 
-    def _request(self, worker: Worker) -> tuple[str, int]:
+    def _request(self, worker: Worker) -> Asked:
         while True:
-            known, clock = wait(worker, stop=not self._has_ended) if self._rank == 0 else ("", 0)
-            request = KINDS[self._from_first(KINDS.index(known) if self._rank == 0 else 0)]
+            own = wait(worker, stop=not self._has_ended) if self._rank == 0 else NOTHING
+            request = KINDS[self._from_first(KINDS.index(own.request) if self._rank == 0 else 0)]
             if self._rank > 0 and request in ("iterate", "evaluate", "finish"):
-                known, clock = wait(worker, only=request, stop=request == "iterate")
+                own = wait(worker, only=request, stop=request == "iterate")
             elif self._rank > 0:
-                known = request
-            if request == "iterate" and not self._is_of_all(known == "iterate", clock):
+                own = NOTHING._replace(request=request)
+            if request == "iterate" and not self._is_of_all(own.request == "iterate", own.clock):
                 # Iterations of a data center are those of all its workers: none is the last one of some.
-                known = request = "stop"
-            if known == "closed" or request == "closed":
-                return "closed", 0
+                request = "stop"
+            elif own.request == "closed" or request == "closed":
+                return NOTHING._replace(request="closed")
             if request != "stop":
-                return request, clock
+                return own._replace(request=request)
             self._has_ended = True
             worker.exchange.end()
 
@@ -178,6 +178,9 @@ def _local(one: Any) -> torch.Tensor:
     local: torch.Tensor = detached.to_local() if isinstance(one, DTensor) else detached
     return local
 
+
+#: What a process knows that waits for no request of its own.
+NOTHING = Asked("", 0, is_written=False, may_stay=False)
 
 #: What the first process tells the others.
 KINDS = ("iterate", "evaluate", "finish", "stop", "closed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gaia import _gaia
 from gaia._errors import GaiaError, RunStopped
@@ -60,6 +60,17 @@ class Parameters:
     def evaluating(self) -> Callable[[], None]:
         """Prepares an evaluation, and returns what to call after it."""
         return lambda: None
+
+
+class Asked(NamedTuple):
+    """What a script is asked for."""
+
+    request: str
+    clock: int
+    #: Whether the buffer has other values than after the iteration before.
+    is_written: bool
+    #: Whether the values after an iteration may stay out of the buffer.
+    may_stay: bool
 
 
 class Batches(Iterator[T]):
@@ -131,6 +142,10 @@ class Run:
         self._waits = False
         #: The rows that this clock has read. ``None``: all.
         self._read: Rows | None = None
+        #: Whether the values after this iteration may stay out of the buffer, and whether those before it have.
+        self._may_stay = self._is_ahead = False
+        #: Whether the latest exchange has given the script other values.
+        self._has_loaded = False
         self._learning_rate = LearningRate()
         #: The latest evaluation by this worker: its clock, the loss and the metric. Empty before the first.
         self.metrics: dict[str, float] = {}
@@ -223,6 +238,7 @@ class Run:
                     return
         finally:
             if began and self._worker is not None and not self._over:
+                self._store_what_stayed()
                 self._worker.exchange.left()
 
     def end(self) -> None:
@@ -236,6 +252,7 @@ class Run:
         if self._waits:
             self._exchange(None)
         if not self._over:
+            self._store_what_stayed()
             self._worker.exchange.end()
             self._serve()
 
@@ -285,7 +302,7 @@ class Run:
         initial values of the whole model. ``None`` of one that has all of it."""
         return None
 
-    def _request(self, worker: Worker) -> tuple[str, int]:
+    def _request(self, worker: Worker) -> Asked:
         """Waits for the next request."""
         return wait(worker)
 
@@ -320,12 +337,14 @@ class Run:
         """Sends what has changed in a clock, and takes what others have changed of these rows."""
         self.clock += 1
         if self._worker is not None:
-            self._parameters.store()
+            # Where a clock has several steps, a script may end within one, whose steps do not count.
+            may_keep = self._loops > 0 and self._steps_per_clock == 1
+            self._is_ahead = self._may_stay and may_keep and needed is None
+            if not self._is_ahead:
+                self._parameters.store()
             try:
-                # Where a clock has several steps, a script may end within one, whose steps do not count.
-                may_keep = self._loops > 0 and self._steps_per_clock == 1
                 rows, rate = self._with_buffers(needed), self._learning_rate.factor
-                self._worker.exchange.iterated(examples, rows, rate, may_keep)
+                self._worker.exchange.iterated(examples, rows, rate, may_keep, not self._is_ahead)
             except ValueError as error:
                 raise GaiaError(str(error), 2) from None
             self._serve()
@@ -347,20 +366,35 @@ class Run:
         """Answers requests until the next iteration begins, or the run is over."""
         worker, parameters = self._worker, self._parameters
         assert worker is not None
+        self._has_loaded = False
         while True:
-            request, clock = self._request(worker)
+            asked = self._request(worker)
+            request = asked.request
             if request == "closed":
                 self._over = True
                 raise RunStopped(worker.reason() or STOPPED)
-            parameters.load(request != "iterate")
+            if request == "store":
+                self._store_what_stayed()
+                worker.exchange.stored()
+                continue
+            # After an evaluation the script has the values that were judged.
+            if asked.is_written or self._has_loaded:
+                parameters.load(request != "iterate")
+                self._has_loaded, self._is_ahead = True, False
             if request == "iterate":
-                self.clock = clock
+                self.clock, self._may_stay = asked.clock, asked.may_stay
                 return
             if request == "finish":
                 self._over = True
                 worker.exchange.taken()
                 return
             self._judge(worker)
+
+    def _store_what_stayed(self) -> None:
+        """Puts values into the buffer that have stayed out of it."""
+        if self._is_ahead:
+            self._parameters.store()
+            self._is_ahead = False
 
     def _judge(self, worker: Worker) -> None:
         """Evaluates the values that were loaded. The streams of random numbers go on as without it."""
@@ -387,13 +421,13 @@ def leave(worker: Worker) -> None:
         worker.run.end()
 
 
-def wait(worker: Worker, only: str | None = None, stop: bool = False) -> tuple[str, int]:
+def wait(worker: Worker, only: str | None = None, stop: bool = False) -> Asked:
     """Waits for the next request, or for the ``only`` one that is taken. With ``stop``, also until the worker has stopped."""
     if worker.turn is None:
-        return worker.exchange.wait(only, stop)
+        return Asked(*worker.exchange.wait(only, stop))
     worker.turn.give()
     try:
-        return worker.exchange.wait(only, stop)
+        return Asked(*worker.exchange.wait(only, stop))
     finally:
         worker.turn.take()
 

@@ -189,7 +189,9 @@ class Module(Parameters):
         self.sparse = [table for table, _ in sparse]
         found = _tensors(model)
         self.tensors = [(name, tuple(one.shape)) for name, one in found]
-        self.statistics = sum(not isinstance(one, torch.nn.Parameter) for _, one in found)
+        #: Those of them that are statistics.
+        self.measured = [one for _, one in found if not isinstance(one, torch.nn.Parameter)]
+        self.statistics = len(self.measured)
         tensors = [one for _, one in found]
         #: All values, one tensor after the other.
         self.flat = host_buffer(tensors)

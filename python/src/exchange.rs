@@ -4,6 +4,10 @@
 //! evaluation beside it. A request's values are written into the script's buffer when the script takes the request, and the
 //! next request waits until what the buffer holds after the answer has been read. So nobody else writes the script's buffer
 //! while the script reads it, and a script does one thing at a time.
+//!
+//! A script may train on copies of its buffer, such as tensors of an accelerator. While its task keeps what an iteration has
+//! changed, it need not copy them back: the buffer is then behind the script, which is asked to store its values before
+//! anybody reads or writes them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -46,12 +50,15 @@ pub(crate) struct Share {
 /// A question to a script. `values` of its declaration hold the model that it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Train on this model for a clock.
-    Iterate { clock: u64 },
+    /// Train on this model for a clock. `is_written` is whether the buffer has other values than after the iteration before,
+    /// and `may_stay` whether those after this one may stay where the script has them.
+    Iterate { clock: u64, is_written: bool, may_stay: bool },
     /// Evaluate this model.
     Evaluate,
     /// This is the final model.
     Finish,
+    /// Put your values into the buffer, which is behind.
+    Store,
 }
 
 /// What a script answers.
@@ -59,6 +66,8 @@ pub(crate) enum Request {
 pub(crate) enum Answer {
     /// The iteration has run on so many examples. The values are those after it, and may stay in the script's buffer.
     Iterated { examples: u64, learning_rate_factor: Option<f64>, may_keep: bool },
+    /// The buffer has the script's values.
+    Stored,
     /// The evaluation of the model, with its weight: the number of examples.
     Evaluated { loss: f64, metric: f64, weight: f64 },
     /// The script has the final model.
@@ -100,6 +109,8 @@ struct State {
     stopped: bool,
     /// Whether the script's buffer has changes that its task keeps.
     keeps: bool,
+    /// Whether the script has changed values since the buffer got them.
+    is_behind: bool,
     /// What the script's buffer held when the script left its loop, of a script whose task keeps changes.
     aside: Option<Vec<f32>>,
     /// Whether the script has no more to do.
@@ -126,17 +137,27 @@ impl Wanted {
 }
 
 impl Request {
-    /// The name of the request, and its clock.
-    fn told(self) -> (&'static str, u64) {
+    fn told(self) -> Told {
         match self {
-            Self::Iterate { clock } => (ITERATE, clock),
-            Self::Evaluate => ("evaluate", 0),
-            Self::Finish => ("finish", 0),
+            Self::Iterate { clock, is_written, may_stay } => (ITERATE, clock, is_written, may_stay),
+            Self::Evaluate => ("evaluate", 0, true, false),
+            Self::Finish => ("finish", 0, true, false),
+            Self::Store => ("store", 0, false, false),
         }
     }
 
     fn is_iteration(self) -> bool {
         matches!(self, Self::Iterate { .. })
+    }
+
+    /// Whether its asker needs the values of the script before it is handed on.
+    fn needs_values(self) -> bool {
+        match self {
+            Self::Iterate { is_written, .. } => is_written,
+            Self::Evaluate => true,
+            // The one overwrites them, and the other is what asks for them.
+            Self::Finish | Self::Store => false,
+        }
     }
 }
 
@@ -186,8 +207,14 @@ impl Exchange {
             return Python::attach(|py| show(py, Answer::Ended, &declaration));
         }
 
-        let written = Python::attach(|py| write(py, &declaration));
-        let written = written.map_err(|error| error.to_string());
+        let stored = if request.needs_values() && self.is_behind() {
+            self.hand(Request::Store).map(|_| ())
+        } else {
+            Ok(())
+        };
+        let written = stored.and_then(|()| {
+            Python::attach(|py| write(py, &declaration)).map_err(|error| error.to_string())
+        });
         let answer = written.and_then(|()| self.hand(request));
         let shown = answer.and_then(|answer| Python::attach(|py| show(py, answer, &declaration)));
         self.lock().current = None;
@@ -195,7 +222,7 @@ impl Exchange {
         shown
     }
 
-    /// Shows what the script's buffers hold while it works on no request.
+    /// Shows what the script's buffers hold while it works on no request. A buffer that is behind gets its values first.
     ///
     /// # Errors
     /// Why the script has failed, and what `show` finds wrong.
@@ -203,6 +230,11 @@ impl Exchange {
         &self,
         show: impl FnOnce(Python<'_>, &Declaration) -> Result<T, String>,
     ) -> Result<T, String> {
+        if self.is_behind() {
+            let show = |py: Python<'_>, _: Answer, declaration: &Declaration| show(py, declaration);
+            return self.ask(Request::Store, |_, _| Ok(()), show);
+        }
+
         let declaration = self.declared()?;
         let mut state = self.lock();
         state.askers += 1;
@@ -278,6 +310,11 @@ impl Exchange {
         self.lock().keeps
     }
 
+    /// Whether the script has changed values since its buffer got them.
+    fn is_behind(&self) -> bool {
+        self.lock().is_behind
+    }
+
     /// The task keeps changes in the script's buffer, or has handed them over. Called while the script works on a request, so
     /// that none that follows overwrites them.
     pub(crate) fn set_keeps(&self, keeps: bool) {
@@ -349,14 +386,14 @@ impl State {
     }
 
     /// What a script that waits is told, if there is something.
-    fn news(&mut self, wanted: Wanted) -> Option<(&'static str, u64)> {
+    fn news(&mut self, wanted: Wanted) -> Option<Told> {
         if let Some(request) = self.handed.take() {
             return Some(request.told());
         }
         if self.closed {
-            return Some(("closed", 0));
+            return Some(("closed", 0, false, false));
         }
-        self.is_at_rest(wanted).then_some(("stop", 0))
+        self.is_at_rest(wanted).then_some(("stop", 0, false, false))
     }
 
     /// Whether the worker has stopped and the script wants to know. A request that is on its way to the script comes first.
@@ -427,10 +464,12 @@ impl Exchange {
         Ok(())
     }
 
-    /// The script has left its loop. What it does with its values from here on is its own, until it trains again.
+    /// The script has left its loop, and has put its values into the buffer. What it does with them from here on is its own,
+    /// until it trains again.
     fn left(&self, py: Python<'_>) -> PyResult<()> {
         let declaration = {
-            let state = self.lock();
+            let mut state = self.lock();
+            state.is_behind = false;
             state.declaration.clone().filter(|_| state.keeps)
         };
         let aside = declaration.map(|declaration| declaration.values.to_vec(py)).transpose()?;
@@ -438,16 +477,11 @@ impl Exchange {
         Ok(())
     }
 
-    /// Waits for the next request: `("iterate", clock)`, `("evaluate", 0)`, `("finish", 0)`, or `("closed", 0)` once nobody
-    /// asks any more. `only` names the one request that is taken. With `stop` the answer may be `("stop", 0)`: the worker
-    /// starts no further iteration.
+    /// Waits for the next request, and returns its name, its clock, whether the buffer has new values, and whether those of
+    /// the script may stay out of it: `iterate`, `evaluate`, `finish`, `store`, or `closed` once nobody asks any more. `only`
+    /// names the one request that is taken. With `stop` the answer may be `stop`: the worker starts no further iteration.
     #[pyo3(signature = (only=None, stop=false))]
-    fn wait(
-        &self,
-        py: Python<'_>,
-        only: Option<&str>,
-        stop: bool,
-    ) -> PyResult<(&'static str, u64)> {
+    fn wait(&self, py: Python<'_>, only: Option<&str>, stop: bool) -> PyResult<Told> {
         let only = match only {
             None => None,
             Some(name) => {
@@ -479,8 +513,9 @@ impl Exchange {
     /// Answers that the iteration has run. `rows` are those that the next one needs, by tensors' numbers, of sparse tables in
     /// ascending order with a buffer for their values. Of other tensors it needs all, and of other sparse tables none. The
     /// learning rate is divided by the largest so far. `may_keep` is whether nobody but the next iteration writes the buffer
-    /// before the script says that it has [left](Self::left) its loop.
-    #[pyo3(signature = (examples, rows=None, learning_rate_factor=None, may_keep=false))]
+    /// before the script says that it has [left](Self::left) its loop. `is_stored` is whether the buffer has the values: they
+    /// may stay out of it where the request has said so, all rows are needed next, and they are kept.
+    #[pyo3(signature = (examples, rows=None, learning_rate_factor=None, may_keep=false, is_stored=true))]
     fn iterated(
         &self,
         py: Python<'_>,
@@ -488,6 +523,7 @@ impl Exchange {
         rows: Option<Vec<RowsArgument>>,
         learning_rate_factor: Option<f64>,
         may_keep: bool,
+        is_stored: bool,
     ) -> PyResult<()> {
         if learning_rate_factor.is_some_and(|factor| !(0.0..=1.0).contains(&factor)) {
             let found = learning_rate_factor.unwrap_or_default();
@@ -512,7 +548,7 @@ impl Exchange {
             }
         };
         let mut state = self.lock();
-        state.named = named;
+        (state.named, state.is_behind) = (named, !is_stored);
         state.give(Answer::Iterated { examples, learning_rate_factor, may_keep });
         drop(state);
         self.changed.notify_all();
@@ -524,15 +560,23 @@ impl Exchange {
         self.answer(Answer::Evaluated { loss, metric, weight });
     }
 
+    /// Answers that the values of the script are in its buffer.
+    fn stored(&self) {
+        self.lock().is_behind = false;
+        self.answer(Answer::Stored);
+    }
+
     /// Answers that the final model has been taken.
     fn taken(&self) {
+        self.lock().is_behind = false;
         self.answer(Answer::Taken);
     }
 
-    /// The script has no more to do. Answers an iteration that waits for it, and all later ones.
+    /// The script has no more to do, and has put its values into the buffer. Answers an iteration that waits for it, and all
+    /// later ones.
     fn end(&self) {
         let mut state = self.lock();
-        state.ended = true;
+        (state.ended, state.is_behind) = (true, false);
         state.give(Answer::Ended);
         drop(state);
         self.changed.notify_all();
@@ -601,9 +645,13 @@ fn rows_of_share(tensors: &[Tensor], rows: &[(usize, usize)]) -> PyResult<Vec<Ra
     Ok(rows.iter().map(|(start, end)| *start..*end).collect())
 }
 
+/// What a script is told: the name of a request, its clock, whether the script's buffer has new values, and whether those
+/// after it may stay out of the buffer.
+type Told = (&'static str, u64, bool, bool);
+
 const ITERATE: &str = "iterate";
 
-/// The names of requests.
+/// The names of requests that a script can wait for.
 const REQUESTS: [&str; 3] = [ITERATE, "evaluate", "finish"];
 
 /// How often a script that waits looks for signals, such as Ctrl-C.

@@ -505,7 +505,8 @@ impl Task for ScriptTask {
             parts.add_changes_in_hand(py, &mut deltas, (model, read), share)?;
             Ok((deltas, work))
         };
-        let asked = exchange.ask(Request::Iterate { clock: clock.0 }, write, show);
+        let request = Request::Iterate { clock: clock.0, is_written: true, may_stay: false };
+        let asked = exchange.ask(request, write, show);
         std::mem::swap(&mut self.held, &mut self.after);
         asked.map_err(ApplicationError::new)
     }
@@ -555,11 +556,13 @@ impl ScriptTask {
         let Self { parts, base, held, spare, learning_rate_factor, .. } = self;
         let (base, values) = (base.as_ref(), &model.values);
 
+        let is_written = base.is_none() || is_fresh;
+        let request = Request::Iterate { clock: clock.0, is_written, may_stay: may_keep };
         let written = Cell::new(false);
         let write = |py: Python<'_>, declaration: &Declaration| {
             written.set(true);
             let Some(base) = base else { return declaration.values.copy_from_slice(py, values) };
-            if !is_fresh {
+            if !is_written {
                 return Ok(());
             }
             let buffer = numbers(py, &declaration.values);
@@ -604,7 +607,7 @@ impl ScriptTask {
             Ok((Some(parts.changes_of_whole(values, after, share, spare)), work))
         };
 
-        let asked = exchange.ask(Request::Iterate { clock: clock.0 }, write, show);
+        let asked = exchange.ask(request, write, show);
         let (deltas, work) = asked.map_err(ApplicationError::new)?;
         self.base = deltas.is_none().then(|| values.clone());
         Ok((deltas, work))

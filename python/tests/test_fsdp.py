@@ -175,7 +175,7 @@ class Said:
     def wait(self, only, stop):
         request, clock = self.requests.pop(0)
         assert only in (None, request) or (request == "stop" and stop)
-        return request, clock
+        return request, clock, request == "evaluate", False
 
     def end(self):
         """Answers an iteration that the script has not taken as well."""
@@ -207,7 +207,7 @@ def test_a_worker_that_has_stopped_lets_the_others_go(monkeypatch, first, second
     threads = [threading.Thread(target=process, args=(rank,)) for rank in range(2)]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
-    assert told == {0: ("evaluate", 0), 1: ("evaluate", 0)}
+    assert told == dict.fromkeys(range(2), ("evaluate", 0, True, False))
     assert all(one.ended for one in exchanges)
 
 

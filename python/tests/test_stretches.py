@@ -34,6 +34,49 @@ run.end()
 numpy.save(f"final-{gaia.rank()}.npy", run.params["w"])
 """
 
+#: The same of a module whose tensors are not in the buffer of the run, as those of an accelerator are not.
+STAGED = """
+import gaia, numpy, os, torch
+from gaia._staging import Staging
+
+SETUP
+class Weights(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.zeros(COUNT, dtype=torch.float64))
+
+def arrays(model):
+    return {"w": model.w.detach().numpy().astype(numpy.float32)}
+
+def evaluate(model):
+    params = arrays(model)
+    return float(EVALUATED)
+
+copies = {"store": 0, "load": 0}
+def counted(name, copy):
+    def copied(self):
+        copies[name] += 1
+        copy(self)
+    return copied
+for name in copies:
+    setattr(Staging, name, counted(name, getattr(Staging, name)))
+
+model = Weights()
+optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+run = gaia.join(model, optimizer, evaluate=evaluate, steps_per_clock=EACH)
+LOOP
+    model.w.grad = -torch.from_numpy(change_of(gaia.rank(), step, arrays(model)["w"])).double()
+    optimizer.step()
+    if step == LAST:
+        break
+if not run.over:
+    with torch.no_grad():
+        model.w.fill_(1e6)
+run.end()
+numpy.save(f"final-{gaia.rank()}.npy", arrays(model)["w"])
+numpy.save(f"copies-{gaia.rank()}.npy", [copies["store"], copies["load"]])
+"""
+
 UNNAMED = "for step in run(range(STEPS)):"
 
 #: Loops over batches that the script has a name for, so that they outlive the loop.
@@ -74,7 +117,7 @@ class Trained:
         keys = f"evaluate.every = 4\n{more.get('stop', '')}"
         cluster = Cluster(folder, clocks=clocks, remote=remote, keys=keys)
         values = {"SETUP": setup, "EVALUATED": more.get("evaluated", "0"), "STEPS": steps, "EACH": each, "NAMES": names}
-        text = SCRIPT.replace("LOOP", more.get("loop", UNNAMED))
+        text = more.get("script", SCRIPT).replace("LOOP", more.get("loop", UNNAMED))
         for name, value in {**values, "LAST": more.get("last", -1)}.items():
             text = text.replace(name, str(value))
         script = write(folder / "script.py", text)
@@ -86,6 +129,9 @@ class Trained:
         assert self.summary["copies_equal"] and self.summary["conservation"]["broken"] == [], self.summary
         self.values, others = (numpy.load(folder / f"final-{rank}.npy") for rank in range(2))
         assert numpy.array_equal(self.values, others)
+        copies = folder / "copies-0.npy"
+        #: How often a clock has copied tensors to the buffer, and back.
+        self.copies_of_a_clock = numpy.load(copies) / max(self.summary["data_center_clocks"]) if copies.exists() else None
 
     def expected(self):
         """What the clocks of the run lead to, if their changes are handed over in each."""
@@ -187,3 +233,33 @@ def test_what_rounding_and_momentum_make_of_kept_changes_is_what_they_make_of_ea
     assert numpy.array_equal(kept.values, each.values)
     assert kept.summary["significant_fraction"] == pytest.approx(each.summary["significant_fraction"], rel=0.15)
     assert kept.passes_of_a_clock() < 0.7 * each.passes_of_a_clock()
+
+
+#: How runs of modules end: what the script, the run and its evaluations do.
+ENDS = {
+    "its loop ends": {"steps": 43},
+    "it breaks off": {"last": 37},
+    "its batches have a name": {"last": 37, "loop": NAMED[1]},
+    "between two rounds": {"clocks": 38},
+    "at a target": {"evaluated": "50 - abs(params['w']).mean()", "stop": "stop.objective = 45"},
+    "a round arrives while changes are kept": {"setup": FIXED, "steps": 43, "overlap": 2},
+    "while a round is under way": {"setup": FIXED, "clocks": 36, "overlap": 3},
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_tensors_that_are_not_in_the_buffer_are_copied_where_somebody_needs_them(tmp_path, name):
+    pytest.importorskip("torch", reason="skipped: torch is not installed")
+    trained = Trained(tmp_path / "run", script=STAGED, **ENDS[name])
+    check(trained, keeps=True)
+    # Of five clocks one or two begin or end a round, and of four one is evaluated, which loads twice.
+    stores, loads = trained.copies_of_a_clock
+    assert 0.1 < stores < 0.7 and 0.1 < loads < 0.95, trained.copies_of_a_clock
+
+
+def test_tensors_that_are_not_in_the_buffer_are_copied_in_each_clock_where_nothing_is_kept(tmp_path):
+    pytest.importorskip("torch", reason="skipped: torch is not installed")
+    trained = Trained(tmp_path / "run", script=STAGED, steps=43, state=True)
+    check(trained, keeps=False)
+    stores, loads = trained.copies_of_a_clock
+    assert stores > 0.9 and loads > 1.2, trained.copies_of_a_clock

@@ -5,7 +5,7 @@ import itertools
 import json
 
 import pytest
-from conftest import EXAMPLES, gaia as command
+from conftest import EXAMPLES, gaia as command, write
 from processes import Cluster, said
 
 import gaia
@@ -295,6 +295,44 @@ def test_loaders_with_processes(three):
     assert all(torch.equal(finals[0], finals[rank]) for rank in range(6))
 
 
+
+
+#: What the processes of a worker broadcast, and whether they are equal after each clock.
+EQUAL_PROCESSES = """
+broadcasts, broadcast = [], distributed.broadcast
+def counted(tensor, *arguments, **named):
+    broadcasts.append(tensor.numel())
+    broadcast(tensor, *arguments, **named)
+distributed.broadcast = counted
+
+def check(run):
+    own = torch.cat([one.detach().flatten().double() for one in net.state_dict().values()] + [torch.tensor([run.clock])])
+    first = own.clone()
+    broadcast(first, 0)
+    assert torch.equal(own, first), (own - first).abs().max()
+"""
+
+
+def test_processes_that_make_local_steps_exchange_values_where_the_run_has_given_some(tmp_path):
+    """DDP keeps weights equal. Statistics are those of the first process after each clock."""
+    cluster = Cluster(tmp_path, clocks=40, remote='local-steps", steps = 8, outer = "plain', keys="evaluate.every = 100")
+    text = (EXAMPLES / "ddp.py").read_text()
+    text = text.replace("\nrun = gaia.join", f"{EQUAL_PROCESSES}\nrun = gaia.join")
+    text = text.replace("        optimizer.step()\n", "        optimizer.step()\n        check(run) if distributed.is_initialized() else None\n")
+    text += "\nflat = sum(one.numel() for one in net.state_dict().values() if one.is_floating_point())\n"
+    text += 'print("whole", broadcasts.count(flat), "of", run.clock)\n'
+    script = write(tmp_path / "script.py", text)
+    nodes = [cluster.coordinator(script)]
+    for dc in ("east", "west"):
+        nodes += cluster.torchrun(script, dc)
+    texts = said(nodes)
+    assert [node.returncode for node in nodes] == [0] * 5, texts
+    checksums = [out.split("checksum")[1].split("\n")[0] for out, _ in texts[1:]]
+    assert len(set(checksums)) == 1, checksums
+    for out, _ in texts[1:]:
+        whole, clocks = map(int, out.split("whole ")[1].split(" of "))
+        # At the beginning and the end, around each round, and where an evaluation was between.
+        assert 5 <= whole < 0.5 * clocks, out
 
 
 def test_ddp_inside_two_data_centers(tmp_path):

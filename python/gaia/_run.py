@@ -306,6 +306,11 @@ class Run:
         """Waits for the next request."""
         return wait(worker)
 
+    @property
+    def _ends_clock(self) -> bool:
+        """Whether the worker of this process may end a clock with the step that has just been done."""
+        return self._worker is not None and self._steps + 1 >= self._steps_per_clock
+
     def _stepped(self, rows: Mapping[str, Any] | None = None, rate: float | None = None) -> None:
         """A step of the optimizer has been done, at a learning rate. ``rows`` are those that the next clock needs, if this one
         ends here."""

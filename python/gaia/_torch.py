@@ -54,13 +54,17 @@ def join_module(
         parameters = Unjoined(model) if worker is None else Module(model, _sparse(tables, evaluated))
         run = Run(parameters, worker, evaluate, steps_per_clock, sharded)
     run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
-    optimizer.register_step_post_hook(lambda *_: run._stepped(rate=_rate(optimizer)))
+    optimizer.register_step_post_hook(lambda *_: run._stepped(rate=_rate(optimizer, run._ends_clock)))
     return run
 
 
-def _rate(optimizer: torch.optim.Optimizer) -> float | None:
-    """The learning rate of the step that has just been done: the largest of the groups."""
-    return max((float(group["lr"]) for group in optimizer.param_groups if "lr" in group), default=None)
+def _rate(optimizer: torch.optim.Optimizer, waits: bool) -> float | None:
+    """The learning rate of the step that has just been done: the largest of the groups. ``None`` of one that is on a device,
+    for which the host would have to wait, unless it ``waits``."""
+    rates = [group["lr"] for group in optimizer.param_groups if "lr" in group]
+    if not waits and any(isinstance(one, torch.Tensor) and one.device.type != "cpu" for one in rates):
+        return None
+    return max(map(float, rates), default=None)
 
 
 def _momentum(optimizer: torch.optim.Optimizer, steps_per_clock: int) -> float:

@@ -11,6 +11,9 @@ from processes import Cluster, said
 import gaia
 
 torch = pytest.importorskip("torch", reason="skipped: torch is not installed")
+
+from gaia._torch import _rate  # noqa: E402
+
 nn = torch.nn
 torch.set_num_threads(1)
 
@@ -295,6 +298,16 @@ def test_loaders_with_processes(three):
     assert all(torch.equal(finals[0], finals[rank]) for rank in range(6))
 
 
+
+
+@pytest.mark.parametrize("rate", [0.5, torch.tensor(0.5)])
+def test_a_learning_rate_on_a_device_is_read_where_a_clock_ends(rate):
+    optimizer = torch.optim.Adam([torch.zeros(2, requires_grad=True)], lr=rate)
+    assert [_rate(optimizer, waits) for waits in (False, True)] == [0.5, 0.5]
+    optimizer.param_groups[0]["lr"] = torch.tensor(0.5, device="meta")
+    assert _rate(optimizer, waits=False) is None
+    with pytest.raises(RuntimeError):
+        _rate(optimizer, waits=True)
 
 
 #: What the processes of a worker broadcast, and whether they are equal after each clock.

@@ -57,7 +57,9 @@ fn token_times(documents: &Documents, topics: usize, batches: usize) -> (f64, f6
             let mut order: Vec<(u32, usize, usize)> = Vec::new();
             let mut held = vec![DocumentTopics::default(); batch.len()];
             for (document, tokens) in batch.iter().enumerate() {
-                tokens.iter().for_each(|(_, topic)| held[document].add(*topic));
+                for (_, topic) in tokens {
+                    held[document].add(*topic);
+                }
                 order
                     .extend(tokens.iter().enumerate().map(|(at, (word, _))| (*word, document, at)));
             }

@@ -40,6 +40,15 @@ pub struct RowRates {
     pub way_max: f32,
 }
 
+impl RowRates {
+    /// These rates beside a row with these factors.
+    #[inline(always)]
+    fn beside(self, others: &[f32], unit: f32) -> Self {
+        let curvature = dot_lanes(others, others) / unit;
+        Self { factors: self.factors.min(self.way_max / curvature), ..self }
+    }
+}
+
 /// Runs over `ratings` in order, moving both rows of each down the gradient of
 /// `½ (value − prediction)² + ½ regularization (unit ‖factors‖² + bias²)`, the latter of both rows. Steps are those of ratings
 /// that are divided by `unit`, whose factors are shorter by its root and whose biases are shorter by `unit` itself.
@@ -63,22 +72,35 @@ pub fn descend(
     item_rates: &[RowRates],
 ) {
     assert!(rank == width || rank + 1 == width);
-    vectorized(|| {
-        let beside = |rates: RowRates, others: &[f32]| {
-            let curvature = dot_lanes(others, others) / unit;
-            RowRates { factors: rates.factors.min(rates.way_max / curvature), ..rates }
-        };
-        for rating in ratings {
-            let (user, item) = (rating.user as usize, rating.item as usize);
-            let user_row = &mut users[user * width..(user + 1) * width];
-            let item_row = &mut items[item * width..(item + 1) * width];
-            let error = rating.value - predict(user_row, item_row, rank);
-            let user_rates = beside(user_rates[user], &item_row[..rank]);
-            let item_rates = beside(item_rates[item], &user_row[..rank]);
+    let shape = Shape { rank, width, regularization, unit };
+    vectorized((shape, ratings, (users, user_rates), (items, item_rates)), descend_each);
+}
 
-            step(user_row, item_row, rank, error, regularization, unit, user_rates, item_rates);
-        }
-    });
+/// What all steps share.
+struct Shape {
+    rank: usize,
+    width: usize,
+    regularization: f32,
+    unit: f32,
+}
+
+/// Rows of one side, and their rates.
+type Side<'a> = (&'a mut [f32], &'a [RowRates]);
+
+#[inline(always)]
+fn descend_each((shape, ratings, users, items): (Shape, &[Rating], Side<'_>, Side<'_>)) {
+    let Shape { rank, width, regularization, unit } = shape;
+    let ((users, user_rates), (items, item_rates)) = (users, items);
+    for rating in ratings {
+        let (user, item) = (rating.user as usize, rating.item as usize);
+        let user_row = &mut users[user * width..(user + 1) * width];
+        let item_row = &mut items[item * width..(item + 1) * width];
+        let error = rating.value - predict(user_row, item_row, rank);
+        let user_rates = user_rates[user].beside(&item_row[..rank], unit);
+        let item_rates = item_rates[item].beside(&user_row[..rank], unit);
+
+        step(user_row, item_row, rank, error, regularization, unit, user_rates, item_rates);
+    }
 }
 
 #[inline(always)]

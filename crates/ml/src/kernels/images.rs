@@ -82,20 +82,28 @@ pub fn largest_of_windows(
     let pooled = Planes { height: planes.height / side, width: planes.width / side };
     assert_eq!(input.len() / planes.values(), output.len() / pooled.values());
     assert_eq!(output.len(), places.len());
-    vectorized(|| {
-        let outputs = output.chunks_exact_mut(pooled.width);
-        let outputs = outputs.zip(places.chunks_exact_mut(pooled.width)).enumerate();
+    vectorized(((planes, pooled, side), input, output, places), largest_of_lines);
+}
 
-        for (at, (output, places)) in outputs {
-            let (plane, row) = (at / pooled.height, at % pooled.height * side * planes.width);
-            let lines = &input[plane * planes.values() + row..][..side * planes.width];
-            match (side, pooled.width) {
-                (2, 8..) => largest_of_fours::<8>(lines, row as u32, output, places),
-                (2, 4..) => largest_of_fours::<4>(lines, row as u32, output, places),
-                _ => largest_of_each(lines, side, row as u32, output, places),
-            }
+/// Two sizes of planes, before and after, and the side of the windows between them.
+type Pooling = (Planes, Planes, usize);
+
+#[inline(always)]
+fn largest_of_lines(
+    ((planes, pooled, side), input, output, places): (Pooling, &[f32], &mut [f32], &mut [u32]),
+) {
+    let outputs = output.chunks_exact_mut(pooled.width);
+    let outputs = outputs.zip(places.chunks_exact_mut(pooled.width)).enumerate();
+
+    for (at, (output, places)) in outputs {
+        let (plane, row) = (at / pooled.height, at % pooled.height * side * planes.width);
+        let lines = &input[plane * planes.values() + row..][..side * planes.width];
+        match (side, pooled.width) {
+            (2, 8..) => largest_of_fours::<8>(lines, row as u32, output, places),
+            (2, 4..) => largest_of_fours::<4>(lines, row as u32, output, places),
+            _ => largest_of_each(lines, side, row as u32, output, places),
         }
-    });
+    }
 }
 
 /// One row of windows: `lines` holds the rows that they cover, of which the first begins at `start`.
@@ -156,60 +164,73 @@ fn largest_of_fours<const LANES: usize>(
 
 /// `output ← max(input, 0)`.
 pub fn rectify(input: &[f32], output: &mut [f32]) {
-    vectorized(|| {
-        for (input, output) in input.iter().zip(output) {
-            *output = input.max(0.0);
-        }
-    });
+    vectorized((input, output), rectify_each);
+}
+
+#[inline(always)]
+fn rectify_each((input, output): (&[f32], &mut [f32])) {
+    for (input, output) in input.iter().zip(output) {
+        *output = input.max(0.0);
+    }
 }
 
 /// `before ← slope` where `output` is above 0, else 0.
 pub fn rectify_slope(output: &[f32], slope: &[f32], before: &mut [f32]) {
-    vectorized(|| {
-        for ((output, slope), before) in output.iter().zip(slope).zip(before) {
-            *before = if *output <= 0.0 { 0.0 } else { *slope };
-        }
-    });
+    vectorized((output, slope, before), slope_of_each);
+}
+
+#[inline(always)]
+fn slope_of_each((output, slope, before): (&[f32], &[f32], &mut [f32])) {
+    for ((output, slope), before) in output.iter().zip(slope).zip(before) {
+        *before = if *output <= 0.0 { 0.0 } else { *slope };
+    }
 }
 
 /// `output ← scale · input + shift`.
 pub fn scale_and_shift(input: &[f32], scale: f32, shift: f32, output: &mut [f32]) {
-    vectorized(|| {
-        for (input, output) in input.iter().zip(output) {
-            *output = scale * input + shift;
-        }
-    });
+    vectorized((input, scale, shift, output), scale_and_shift_each);
+}
+
+#[inline(always)]
+fn scale_and_shift_each((input, scale, shift, output): (&[f32], f32, f32, &mut [f32])) {
+    for (input, output) in input.iter().zip(output) {
+        *output = scale * input + shift;
+    }
 }
 
 /// `output ← left_scale · left + right_scale · right + shift`.
-pub fn combine(
-    (left_scale, left): (f32, &[f32]),
-    (right_scale, right): (f32, &[f32]),
-    shift: f32,
-    output: &mut [f32],
-) {
-    vectorized(|| {
-        for ((left, right), output) in left.iter().zip(right).zip(output) {
-            *output = left_scale * left + right_scale * right + shift;
-        }
-    });
+pub fn combine(left: (f32, &[f32]), right: (f32, &[f32]), shift: f32, output: &mut [f32]) {
+    vectorized((left, right, shift, output), combine_each);
 }
+
+#[inline(always)]
+fn combine_each((left, right, shift, output): (Scaled<'_>, Scaled<'_>, f32, &mut [f32])) {
+    let ((left_scale, left), (right_scale, right)) = (left, right);
+    for ((left, right), output) in left.iter().zip(right).zip(output) {
+        *output = left_scale * left + right_scale * right + shift;
+    }
+}
+
+/// A factor, and values.
+type Scaled<'a> = (f32, &'a [f32]);
 
 /// The sum of the squared distances from `center`.
 pub fn square_distance(values: &[f32], center: f32) -> f64 {
-    vectorized(|| {
-        let mut sums = [0.0_f32; LANES];
-        let (chunks, rest) = values.as_chunks::<LANES>();
-        for chunk in chunks {
-            for lane in 0..LANES {
-                let distance = chunk[lane] - center;
-                sums[lane] += distance * distance;
-            }
+    vectorized((values, center), square_distance_of)
+}
+
+#[inline(always)]
+fn square_distance_of((values, center): (&[f32], f32)) -> f64 {
+    let mut sums = [0.0_f32; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            let distance = chunk[lane] - center;
+            sums[lane] += distance * distance;
         }
-        let rest: f64 =
-            rest.iter().map(|value| f64::from((value - center) * (value - center))).sum();
-        sums.iter().map(|&sum| f64::from(sum)).sum::<f64>() + rest
-    })
+    }
+    let rest: f64 = rest.iter().map(|value| f64::from((value - center) * (value - center))).sum();
+    sums.iter().map(|&sum| f64::from(sum)).sum::<f64>() + rest
 }
 
 /// Where a window's place looks from its middle: so many rows down and columns to the right.

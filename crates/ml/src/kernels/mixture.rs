@@ -29,23 +29,37 @@ pub fn fold_in(
     let sum: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let scale = 1.0 / (prior * width as f32 + sum as f32);
     weights.fill(1.0 / width as f32);
-    vectorized(|| {
-        for _ in 0..steps {
-            scratch.fill(0.0);
+    let step = Step { probabilities, items, counts, prior, scale };
+    vectorized((step, steps, weights, scratch), repeat);
+}
 
-            for (&item, &count) in items.iter().zip(counts) {
-                let row = &probabilities[item as usize * width..][..width];
-                let scale = count as f32 / dot_lanes(weights, row).max(LEAST);
-                for (share, probability) in scratch.iter_mut().zip(row) {
-                    *share += scale * probability;
-                }
-            }
+/// What the steps of one bag share.
+struct Step<'a> {
+    probabilities: &'a [f32],
+    items: &'a [u32],
+    counts: &'a [u32],
+    prior: f32,
+    scale: f32,
+}
 
-            for (weight, share) in weights.iter_mut().zip(&*scratch) {
-                *weight = (prior + *weight * share) * scale;
+#[inline(always)]
+fn repeat((step, steps, weights, scratch): (Step<'_>, usize, &mut [f32], &mut [f32])) {
+    let width = weights.len();
+    for _ in 0..steps {
+        scratch.fill(0.0);
+
+        for (&item, &count) in step.items.iter().zip(step.counts) {
+            let row = &step.probabilities[item as usize * width..][..width];
+            let scale = count as f32 / dot_lanes(weights, row).max(LEAST);
+            for (share, probability) in scratch.iter_mut().zip(row) {
+                *share += scale * probability;
             }
         }
-    });
+
+        for (weight, share) in weights.iter_mut().zip(&*scratch) {
+            *weight = (step.prior + *weight * share) * step.scale;
+        }
+    }
 }
 
 /// Taken for the probability of an item that no component has: a count divided by it is still finite.

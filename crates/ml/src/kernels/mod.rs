@@ -15,8 +15,26 @@ pub mod vector;
 use std::sync::OnceLock;
 
 /// Runs `body` with the widest instructions that the machine has.
+///
+/// `body` and all that it calls in its loops have `#[inline(always)]`. Where they have not, as a closure cannot, the compiler may
+/// call them instead: they are then compiled once, for the instructions that every machine has.
 #[inline(always)]
-fn vectorized<R>(body: impl FnOnce() -> R) -> R {
+fn vectorized<A, R>(arguments: A, body: impl FnOnce(A) -> R) -> R {
     static ARCH: OnceLock<pulp::Arch> = OnceLock::new();
-    ARCH.get_or_init(pulp::Arch::new).dispatch(body)
+    ARCH.get_or_init(pulp::Arch::new).dispatch(Call { arguments, body })
+}
+
+/// A function and what it is called with.
+struct Call<A, F> {
+    arguments: A,
+    body: F,
+}
+
+impl<A, R, F: FnOnce(A) -> R> pulp::NullaryFnOnce for Call<A, F> {
+    type Output = R;
+
+    #[inline(always)]
+    fn call(self) -> R {
+        (self.body)(self.arguments)
+    }
 }

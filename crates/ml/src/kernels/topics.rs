@@ -67,6 +67,21 @@ pub struct TopicSampler {
     sums: Vec<f64>,
 }
 
+/// What a token's topic is drawn from.
+enum Drawn {
+    /// The topics of its document: the place of one of them.
+    OfDocument(usize),
+    /// The topics of its word: one of them.
+    OfWord(u32),
+}
+
+/// A topic of the current word: its part of `scales`, and its weight in the tree.
+struct TopicWeight {
+    topic: u32,
+    scale: f64,
+    weight: f64,
+}
+
 /// Weights, the sums of every sixteen of them, the sums of every sixteen sums, and so on: a change touches one sum a
 /// level, each in two cache lines, and a draw looks at sixteen.
 #[derive(Clone, Debug)]
@@ -114,17 +129,44 @@ impl TopicSampler {
             let word = run[0].word as usize;
             steps += self.enter(counts, word);
 
-            for token in run {
-                let document = &mut documents[token.document as usize];
-                document.remove(token.topic);
-                self.change(counts, word, token.topic, -1.0);
-                token.topic = self.draw(document, random.random());
-                document.add(token.topic);
-                self.change(counts, word, token.topic, 1.0);
-                steps += (2 * document.0.len() + 3 * FAN_OUT * self.tree.depth()) as u64;
-            }
+            let arguments = (&mut *self, word, run, &mut *documents, &mut *counts, &mut *random);
+            steps += vectorized(arguments, Self::resample_word);
         }
 
+        steps
+    }
+
+    /// Draws the topics of tokens of the current word again. Returns how many weights it went over.
+    #[inline(always)]
+    fn resample_word(
+        (sampler, word, tokens, documents, counts, random): (
+            &mut Self,
+            usize,
+            &mut [Token],
+            &mut [DocumentTopics],
+            &mut Counts<'_>,
+            &mut Random,
+        ),
+    ) -> u64 {
+        let mut steps = 0;
+        for token in tokens {
+            let document = &mut documents[token.document as usize];
+            let before = sampler.topic_weight(token.topic);
+            document.remove(token.topic);
+            sampler.change(counts, word, token.topic, -1.0);
+
+            let drawn = match sampler.draw(document, random.random()) {
+                Drawn::OfDocument(at) => document.add_at(at),
+                Drawn::OfWord(topic) => document.add(topic),
+            };
+            if drawn == token.topic {
+                sampler.put_back(counts, word, before);
+            } else {
+                sampler.change(counts, word, drawn, 1.0);
+                token.topic = drawn;
+            }
+            steps += (2 * document.0.len() + 3 * FAN_OUT * sampler.tree.depth()) as u64;
+        }
         steps
     }
 
@@ -144,29 +186,53 @@ impl TopicSampler {
     fn enter(&mut self, counts: &Counts<'_>, word: usize) -> u64 {
         let mut changed = std::mem::take(&mut self.present);
         let row = counts.words[word];
-        find_above_zero(row, &mut self.present);
+        vectorized((row, &mut self.present), find_above_zero);
         changed.extend_from_slice(&self.present);
 
         let sums = (self.tree.depth() * changed.len()).min(self.tree.groups());
-        let Self { tree, scales, beta, .. } = self;
-        vectorized(|| {
-            let one_by_one = sums < tree.groups();
-            for &topic in &changed {
-                let at = topic as usize;
-                tree.put(at, (f64::from(row[at].max(0.0)) + *beta) * scales[at]);
-                if one_by_one {
-                    tree.add_up_to(at);
-                }
-            }
-
-            if !one_by_one {
-                tree.add_up();
-            }
-        });
+        let one_by_one = sums < self.tree.groups();
+        vectorized((&mut *self, row, &*changed, one_by_one), Self::put_each);
 
         (row.len() / BLOCK + changed.len() + sums * FAN_OUT) as u64
     }
 
+    /// Gives topics their weights of a word with this row, and computes the sums again: those above each of them, or all.
+    #[inline(always)]
+    fn put_each((sampler, row, topics, one_by_one): (&mut Self, &[f32], &[u32], bool)) {
+        let Self { tree, scales, beta, .. } = sampler;
+        for &topic in topics {
+            let at = topic as usize;
+            tree.put(at, (f64::from(row[at].max(0.0)) + *beta) * scales[at]);
+            if one_by_one {
+                tree.add_up_to(at);
+            }
+        }
+
+        if !one_by_one {
+            tree.add_up();
+        }
+    }
+
+    /// A topic as it is for the current word.
+    #[inline(always)]
+    fn topic_weight(&self, topic: u32) -> TopicWeight {
+        let at = topic as usize;
+        TopicWeight { topic, scale: self.scales[at], weight: self.tree.weight(at) }
+    }
+
+    /// Counts a token of the current word again with the topic that it had, which has not changed otherwise.
+    #[inline(always)]
+    fn put_back(&mut self, counts: &mut Counts<'_>, word: usize, before: TopicWeight) {
+        let at = before.topic as usize;
+        counts.word_changes[word * counts.totals.len() + at] += 1.0;
+        counts.total_changes[at] += 1.0;
+        self.scales[at] = before.scale;
+        self.tree.put(at, before.weight);
+        self.tree.add_up_to(at);
+        self.present.push(before.topic);
+    }
+
+    #[inline(always)]
     fn change(&mut self, counts: &mut Counts<'_>, word: usize, topic: u32, by: f32) {
         let at = topic as usize;
         counts.word_changes[word * counts.totals.len() + at] += by;
@@ -180,20 +246,27 @@ impl TopicSampler {
     }
 
     /// The topic at `place`, 0 to below 1, of the distribution of a token of the current word in `document`.
-    fn draw(&mut self, document: &DocumentTopics, place: f64) -> u32 {
-        self.sums.clear();
+    #[inline(always)]
+    fn draw(&mut self, document: &DocumentTopics, place: f64) -> Drawn {
+        let weights = self.tree.weights();
         let mut sum = 0.0;
-        for &(topic, count) in &document.0 {
-            sum += f64::from(count) * self.tree.weight(topic as usize);
-            self.sums.push(sum);
-        }
+        self.sums.clear();
+        self.sums.extend(document.0.iter().map(|&(topic, count)| {
+            sum += f64::from(count) * weights[topic as usize];
+            sum
+        }));
+
         let place = place * (sum + self.alpha * self.tree.total());
-        match self.sums.iter().position(|&sum| place < sum) {
-            Some(at) => document.0[at].0,
-            None => self.tree.at((place - sum) / self.alpha) as u32,
+        // Sums do not fall, so those up to the place come first. To count them has no branch to guess.
+        let at = self.sums.iter().filter(|&&sum| sum <= place).count();
+        if at < self.sums.len() {
+            Drawn::OfDocument(at)
+        } else {
+            Drawn::OfWord(self.tree.at((place - sum) / self.alpha) as u32)
         }
     }
 
+    #[inline(always)]
     fn scale(&self, counts: &Counts<'_>, topic: usize) -> f64 {
         let total = counts.totals[topic] + counts.total_changes[topic];
         1.0 / (f64::from(total.max(0.0)) + self.beta_sum)
@@ -201,17 +274,31 @@ impl TopicSampler {
 }
 
 impl DocumentTopics {
-    /// Counts one more token with a topic.
-    pub fn add(&mut self, topic: u32) {
+    /// Counts one more token with a topic, and returns the topic.
+    #[inline(always)]
+    pub fn add(&mut self, topic: u32) -> u32 {
         match self.0.iter_mut().find(|(other, _)| *other == topic) {
             Some((_, count)) => *count += 1,
             None => self.0.push((topic, 1)),
         }
+        topic
     }
 
+    /// Counts one more token with the topic at a place, and returns the topic.
+    #[inline(always)]
+    fn add_at(&mut self, at: usize) -> u32 {
+        let (topic, count) = &mut self.0[at];
+        *count += 1;
+        *topic
+    }
+
+    #[inline(always)]
     fn remove(&mut self, topic: u32) {
-        let at = self.0.iter().position(|(other, _)| *other == topic);
-        let at = at.expect("a document has the topics of its tokens");
+        // Goes over all of them, because a search that stops where it finds one has a branch to guess.
+        let places = self.0.iter().enumerate();
+        let at = places
+            .fold(usize::MAX, |at, (place, (other, _))| if *other == topic { place } else { at });
+        assert!(at < self.0.len(), "a document has the topics of its tokens");
         self.0[at].1 -= 1;
         if self.0[at].1 == 0 {
             self.0.swap_remove(at);
@@ -263,10 +350,18 @@ impl SumTree {
         }
     }
 
+    #[inline(always)]
     fn weight(&self, at: usize) -> f64 {
         self.levels[0][at / FAN_OUT][at % FAN_OUT]
     }
 
+    /// All weights, and zeros up to a whole group.
+    #[inline(always)]
+    fn weights(&self) -> &[f64] {
+        self.levels[0].as_flattened()
+    }
+
+    #[inline(always)]
     fn total(&self) -> f64 {
         self.levels.last().map_or(0.0, |top| sum(&top[0]))
     }
@@ -317,20 +412,19 @@ fn sum(group: &[f64; FAN_OUT]) -> f64 {
 }
 
 /// Adds the places of values above 0, of which there are few.
-fn find_above_zero(values: &[f32], found: &mut Vec<u32>) {
-    vectorized(|| {
-        let (blocks, rest) = values.as_chunks::<BLOCK>();
-        let mut collect = |values: &[f32], start: usize| {
-            let above = values.iter().zip(start as u32..).filter(|(value, _)| **value > 0.0);
-            found.extend(above.map(|(_, at)| at));
-        };
-        for (at, block) in blocks.iter().enumerate() {
-            if block.iter().fold(false, |any, value| any | (*value > 0.0)) {
-                collect(block, at * BLOCK);
-            }
+#[inline(always)]
+fn find_above_zero((values, found): (&[f32], &mut Vec<u32>)) {
+    let (blocks, rest) = values.as_chunks::<BLOCK>();
+    let mut collect = |values: &[f32], start: usize| {
+        let above = values.iter().zip(start as u32..).filter(|(value, _)| **value > 0.0);
+        found.extend(above.map(|(_, at)| at));
+    };
+    for (at, block) in blocks.iter().enumerate() {
+        if block.iter().fold(false, |any, value| any | (*value > 0.0)) {
+            collect(block, at * BLOCK);
         }
-        collect(rest, values.len() - rest.len());
-    });
+    }
+    collect(rest, values.len() - rest.len());
 }
 
 /// Values that are looked at together: two registers of AVX-512.
@@ -384,7 +478,9 @@ mod tests {
                 (0..12).map(|_| random.random_range(0..topics as u32)).collect();
             let mut document = DocumentTopics::default();
 
-            has.iter().for_each(|&topic| document.add(topic));
+            for &topic in &has {
+                document.add(topic);
+            }
             sampler.begin(&counts);
 
             for turn in 0..40 {
@@ -400,7 +496,11 @@ mod tests {
                 let mut drawn = vec![0.0; topics];
                 for place in 0..PLACES {
                     let place = (f64::from(place) + 0.5) / f64::from(PLACES);
-                    drawn[sampler.draw(&document, place) as usize] += 1.0 / f64::from(PLACES);
+                    let topic = match sampler.draw(&document, place) {
+                        Drawn::OfDocument(at) => document.0[at].0,
+                        Drawn::OfWord(topic) => topic,
+                    };
+                    drawn[topic as usize] += 1.0 / f64::from(PLACES);
                 }
 
                 for (drawn, exact) in drawn.iter().zip(dense(&sampler, &counts, word, &has)) {
@@ -408,9 +508,11 @@ mod tests {
                     assert!((drawn - exact).abs() < 2.1 / f64::from(PLACES), "{drawn} {exact}");
                 }
 
-                let topic = sampler.draw(&document, random.random());
+                let topic = match sampler.draw(&document, random.random()) {
+                    Drawn::OfDocument(at) => document.add_at(at),
+                    Drawn::OfWord(topic) => document.add(topic),
+                };
                 has.push(topic);
-                document.add(topic);
                 sampler.change(&mut counts, word, topic, 1.0);
             }
         }

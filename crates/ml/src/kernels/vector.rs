@@ -11,7 +11,12 @@ pub(super) const LANES: usize = 16;
 ///
 /// Where the lengths differ.
 pub fn dot(left: &[f32], right: &[f32]) -> f32 {
-    vectorized(|| dot_lanes(left, right))
+    vectorized((left, right), dot_of)
+}
+
+#[inline(always)]
+fn dot_of((left, right): (&[f32], &[f32])) -> f32 {
+    dot_lanes(left, right)
 }
 
 /// `sum ← sum + scale · addend`.
@@ -21,40 +26,49 @@ pub fn dot(left: &[f32], right: &[f32]) -> f32 {
 /// Where the lengths differ.
 pub fn axpy(scale: f32, addend: &[f32], sum: &mut [f32]) {
     assert_eq!(addend.len(), sum.len());
-    vectorized(|| {
-        for (sum, addend) in sum.iter_mut().zip(addend) {
-            *sum += scale * addend;
-        }
-    });
+    vectorized((scale, addend, sum), add_scaled);
+}
+
+#[inline(always)]
+fn add_scaled((scale, addend, sum): (f32, &[f32], &mut [f32])) {
+    for (sum, addend) in sum.iter_mut().zip(addend) {
+        *sum += scale * addend;
+    }
 }
 
 /// The sum of all values.
 pub fn sum(values: &[f32]) -> f32 {
-    vectorized(|| {
-        let mut sums = [0.0_f32; LANES];
-        let (chunks, rest) = values.as_chunks::<LANES>();
-        for chunk in chunks {
-            for lane in 0..LANES {
-                sums[lane] += chunk[lane];
-            }
+    vectorized(values, sum_lanes)
+}
+
+#[inline(always)]
+fn sum_lanes(values: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            sums[lane] += chunk[lane];
         }
-        halve(sums) + rest.iter().sum::<f32>()
-    })
+    }
+    halve(sums) + rest.iter().sum::<f32>()
 }
 
 /// The squared Euclidean norm, in double precision.
 pub fn square_norm(values: &[f32]) -> f64 {
-    vectorized(|| {
-        let mut sums = [0.0_f64; LANES];
-        let (chunks, rest) = values.as_chunks::<LANES>();
-        for chunk in chunks {
-            for lane in 0..LANES {
-                sums[lane] += f64::from(chunk[lane]) * f64::from(chunk[lane]);
-            }
+    vectorized(values, square_lanes)
+}
+
+#[inline(always)]
+fn square_lanes(values: &[f32]) -> f64 {
+    let mut sums = [0.0_f64; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            sums[lane] += f64::from(chunk[lane]) * f64::from(chunk[lane]);
         }
-        let rest: f64 = rest.iter().map(|&value| f64::from(value) * f64::from(value)).sum();
-        sums.iter().sum::<f64>() + rest
-    })
+    }
+    let rest: f64 = rest.iter().map(|&value| f64::from(value) * f64::from(value)).sum();
+    sums.iter().sum::<f64>() + rest
 }
 
 /// Turns logits into probabilities in place and returns ln Σ exp(logit), the value to subtract from a

@@ -136,7 +136,9 @@ impl Resampling {
             };
             let places = self.offsets[document]..self.offsets[document + 1];
             let mut topics = DocumentTopics::default();
-            places.clone().for_each(|place| topics.add(self.topics.get(place)));
+            for place in places.clone() {
+                topics.add(self.topics.get(place));
+            }
             batch.documents.push(topics);
             let words = visited.examples.tokens(position as usize);
             tokens.extend(places.zip(words).map(|(place, word)| (word, slot as u32, place as u32)));

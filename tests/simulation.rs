@@ -328,3 +328,24 @@ fn many_data_centers_hold_memory_for_what_their_links_have_carried() {
     let sums = links * 4 * 100_000;
     assert!(most < sums / 2, "{} MB were held, and {} MB of sums", most >> 20, sums >> 20);
 }
+
+/// Where a round trip takes many clocks, each data center meets the target by its own changes, and the drain adds those of all.
+#[test]
+fn a_target_is_met_only_if_the_model_after_the_drain_holds_it() {
+    let app = "app={kind='matrix-factorization', rank=4, row_step_max=0.5, \
+               data={synthetic={users=100, items=60, ratings=3000}}}";
+    let trained = |examples_per_second: &str| {
+        let compute = format!("compute.examples_per_second={examples_per_second}");
+        let stop = "stop={clocks=1000, objective=0.6}";
+        run(&[app, stop, &compute, "topology.bandwidth_scale=1.0"]).summary
+    };
+
+    let near = trained("1000.0");
+    assert!(near.stopped_by == "objective" && near.converged && near.objective < 0.65, "{near:?}");
+    assert!(near.time_to_target_s.is_some() && near.clocks_to_target.is_some());
+
+    let far = trained("10000000.0");
+    assert!(far.stopped_by == "objective" && far.objective > 0.8, "{far:?}");
+    assert!(!far.converged && far.time_to_target_s.is_none() && far.clocks_to_target.is_none());
+    assert!(far.wan_bytes_to_target.is_none());
+}

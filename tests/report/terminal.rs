@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use gaia_core::coordinator::target_of;
 use gaia_driver::Outcome;
-use gaia_report::{Comparison, Paint, comparison_block, highlights_block, run_block};
+use gaia_report::{
+    Comparison, Paint, comparison_block, held_at_the_end, highlights_block, run_block,
+};
 use gaia_telemetry::{
-    BreakdownRecord, BrokenLink, ConservationRecord, GuardRecord, HomeEvaluation, Progress, Summary,
+    BreakdownRecord, BrokenLink, ConservationRecord, GuardRecord, HomeEvaluation, InitialRecord,
+    Progress, Summary,
 };
 
 use crate::sample::{self, LAN_BSP, Shape, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
@@ -158,6 +162,25 @@ fn a_run_on_the_lan_that_stopped_early_has_no_links() {
 }
 
 #[test]
+fn a_model_that_lost_what_copies_had_is_called_so() {
+    let (mut summary, _) = sample::run(LAN_BSP);
+    let shown = |summary: &Summary| {
+        let shown = run(summary);
+        shown.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(!shown(&summary).contains("untrained"));
+    summary.initial = Some(InitialRecord { objective: 0.7012, metric: 0.8 });
+    (summary.converged, summary.stopped_by) = (false, "objective".into());
+    let found = shown(&summary);
+    for expect in [
+        "converged no, only copies met the target: the model is at 0.7089 ",
+        "untrained better, objective 0.7012 ",
+    ] {
+        assert!(found.contains(expect), "{found}");
+    }
+}
+
+#[test]
 fn a_comparison_ends_in_a_table() {
     let runs = [WAN_TAP, WAN_ASP, LAN_BSP, WAN_SSP, WAN_BSP].map(sample::run).to_vec();
     let block = comparison_block(&Comparison::new(runs), None, Paint::Plain);
@@ -209,6 +232,93 @@ fn the_fastest_model_is_named_where_bsp_never_reaches_the_target() {
         vec![sample::run(WAN_BSP), never(WAN_ASP)],
         "On gaia-2016-ec2-all, no model but bsp reaches the target.",
     );
+}
+
+#[test]
+fn a_run_without_the_target_of_the_others_is_not_compared_with_them() {
+    let mut settled = sample::run(WAN_BSP);
+    settled.0.target_objective = None;
+    settled.0.stopped_by = "converged".into();
+    let mut elsewhere = sample::run(WAN_BSP);
+    elsewhere.0.target_objective = Some(0.9);
+    let mut lan = sample::run(LAN_BSP);
+    lan.0.target_objective = None;
+    for runs in [
+        vec![settled.clone(), sample::run(WAN_ASP)],
+        vec![elsewhere, sample::run(WAN_ASP)],
+        vec![lan, sample::run(WAN_BSP), sample::run(WAN_ASP)],
+    ] {
+        let comparison = Comparison::new(runs.clone());
+        assert_eq!(comparison.target_objective, None);
+        for run in &comparison.runs {
+            assert_eq!((run.row.speedup_vs_bsp, run.row.times_lan), (None, None));
+        }
+        let block = comparison_block(&comparison, None, Paint::Plain);
+        assert!(block.contains("Target each run's own stop rule\n"), "{block}");
+        assert!(!block.contains(" than bsp"), "{block}");
+        check_verdict(
+            runs,
+            "The runs have no common target objective: their times are not compared.",
+        );
+    }
+    let alone = comparison_block(&Comparison::new(vec![settled]), None, Paint::Plain);
+    assert!(!alone.contains("not compared"), "there is nothing to compare:\n{alone}");
+}
+
+#[test]
+fn bsp_on_the_lan_that_set_the_target_is_compared_without_one_of_its_own() {
+    let (mut lan, progress) = sample::run(LAN_BSP);
+    let target = target_of(held_at_the_end(&progress).unwrap());
+    lan.target_objective = None;
+    let others = [WAN_BSP, WAN_ASP].map(|shape| {
+        let (mut summary, progress) = sample::run(shape);
+        summary.target_objective = Some(target);
+        (summary, progress)
+    });
+    let comparison = Comparison::new([(lan, progress)].into_iter().chain(others).collect());
+    assert_eq!(comparison.target_objective, Some(target));
+    assert!(comparison.runs.iter().all(|run| run.row.times_lan.is_some()));
+}
+
+#[test]
+fn runs_that_do_not_train_the_same_are_not_compared() {
+    let other = |change: fn(&mut Summary)| {
+        let (mut summary, progress) = sample::run(WAN_ASP);
+        change(&mut summary);
+        vec![sample::run(WAN_BSP), (summary, progress)]
+    };
+    let expect =
+        "The runs do not train the same model on the same data: their times are not compared.";
+    for runs in [
+        other(|summary| summary.app = "logistic-regression".into()),
+        other(|summary| summary.trained_on = "matrix factorisation of other.csv".into()),
+    ] {
+        let comparison = Comparison::new(runs.clone());
+        assert!(comparison.runs.iter().all(|run| run.row.speedup_vs_bsp.is_none()));
+        let block = comparison_block(&comparison, None, Paint::Plain);
+        assert!(!block.contains("reaches the target"), "{block}");
+        check_verdict(runs, expect);
+    }
+    check_verdict(
+        other(|summary| summary.trained_on = String::new()),
+        "asp reaches the target 4.18× sooner than bsp",
+    );
+}
+
+#[test]
+fn a_model_that_takes_as_long_as_bsp_is_not_called_sooner() {
+    let ssp = |pace: f64| {
+        let clock_s = pace * WAN_BSP.clock_s;
+        vec![sample::run(WAN_BSP), sample::run(Shape { remote: "ssp", clock_s, ..WAN_BSP })]
+    };
+    let even =
+        "On gaia-2016-ec2-all, ssp reaches the target as soon as bsp, with as many WAN bytes.";
+    for pace in [0.999, 1.0, 1.001] {
+        check_verdict(ssp(pace), even);
+    }
+    check_verdict(ssp(1.0), "On gaia-2016-ec2-all, bsp and ssp are one and the same run");
+    check_verdict(ssp(0.98), "ssp reaches the target 1.02× sooner than bsp, with as many");
+    check_verdict(ssp(1.02), "ssp reaches the target 1.02× later than bsp, with as many");
 }
 
 #[test]

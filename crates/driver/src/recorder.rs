@@ -10,7 +10,7 @@ use super::parting::{Look, Lost, Parting};
 use super::server_stats::{ServerStats, conserved};
 use gaia_config::{Decision, EvaluatePlace, Plan};
 use gaia_core::application::{Application, Evaluation};
-use gaia_core::coordinator::StopReason;
+use gaia_core::coordinator::{StopReason, holds_target};
 use gaia_core::server::{Divergence, LinkStats, OutlierStats};
 use gaia_core::sync::{Axes, WaitReason};
 use gaia_core::topology::Topology;
@@ -206,6 +206,7 @@ impl RunRecorder {
         let run = results.run;
         let diverged = self.diverged(application, run.objective);
         let reason = if diverged.is_some() { StopReason::Diverged } else { reason };
+        let target = self.target.filter(|_| self.holds_target(run.objective));
         let links = self.links(all_server_stats, link_counters, stopped_at);
 
         Summary {
@@ -229,13 +230,16 @@ impl RunRecorder {
             servers: topology.servers(),
             workers: topology.workers(),
             parameters: application.layout().parameters(),
-            converged: matches!(reason, StopReason::Objective | StopReason::Converged),
+            converged: match reason {
+                StopReason::Objective => target.is_some(),
+                reason => reason == StopReason::Converged,
+            },
             stopped_by: reason.name().into(),
             diverged,
             target_objective: plan.stop.objective,
-            time_to_target_s: self.target.map(|target| target.time_s),
-            clocks_to_target: self.target.map(|target| target.clock),
-            wan_bytes_to_target: self.target.map(|target| target.wan_bytes),
+            time_to_target_s: target.map(|target| target.time_s),
+            clocks_to_target: target.map(|target| target.clock),
+            wan_bytes_to_target: target.map(|target| target.wan_bytes),
             time_s: stopped_at.as_secs_f64(),
             clocks: self.progress.last().map_or(0, |progress| progress.clock),
             data_center_clocks: self.clocks.iter().map(|clock| clock.0).collect(),
@@ -265,6 +269,13 @@ impl RunRecorder {
             links,
             wall_s: wall.as_secs_f64(),
         }
+    }
+
+    /// Whether the model after the drain holds the target objective, if the run has one.
+    fn holds_target(&self, objective: f64) -> bool {
+        let objectives = self.progress.iter().map(|progress| progress.objective);
+        let worst = objectives.fold(f64::NEG_INFINITY, f64::max);
+        self.plan.stop.objective.is_none_or(|target| holds_target(target, worst, objective))
     }
 
     fn at_home(&self, results: &CopyEvaluations) -> Vec<HomeEvaluation> {

@@ -369,7 +369,7 @@ pub struct Summary {
     pub workers: usize,
     /// Parameters of the model.
     pub parameters: usize,
-    /// Whether the run met its target objective, or its objective settled.
+    /// Whether the run met its target objective and the model after the drain holds it, or its objective settled.
     pub converged: bool,
     /// Why the run stopped: `objective`, `converged`, `clocks`, `seconds` or `diverged`.
     pub stopped_by: String,
@@ -378,7 +378,8 @@ pub struct Summary {
     pub diverged: Option<String>,
     /// The objective that ends the run. `None` where it has none.
     pub target_objective: Option<f64>,
-    /// Driver seconds from the start to the first evaluation that met the target, or the stop rule.
+    /// Driver seconds from the start to the first evaluation that met the target, or the stop rule. `None` where none did, or
+    /// where the model after the drain does not hold it.
     pub time_to_target_s: Option<f64>,
     /// The clock of that evaluation.
     pub clocks_to_target: Option<u64>,

@@ -30,7 +30,7 @@ pub use cluster::{
 pub use server_processes::ServerProcess;
 pub use stand_ins::StandIns;
 pub use standing_orders::{NodeOrder, Recipients, StandingOrders};
-pub use stop::{Held, StopReason, StopRules, target_of};
+pub use stop::{Held, StopReason, StopRules, holds_target, target_of};
 
 use crate::persist;
 use crate::types::{Clock, DcId, Instant, ServerId, ShardId, Staleness, WorkerId};

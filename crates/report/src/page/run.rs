@@ -158,9 +158,10 @@ fn sentence(summary: &Summary) -> String {
 }
 
 fn headlines(summary: &Summary) -> Vec<Figure> {
-    let target = summary
-        .target_objective
-        .map_or_else(String::new, |target| format!("target {}", numbers::target(target)));
+    let target =
+        summary.target_objective.map(|target| format!("target {}", numbers::target(target)));
+    let worse = phrases::worse_than_untrained(summary).map(|was| format!("untrained: {was}"));
+    let notes: Vec<String> = target.into_iter().chain(worse).collect();
     let reached = match summary.clocks_to_target {
         Some(_) => clocks_to_target(summary),
         None => outcome(summary),
@@ -169,7 +170,7 @@ fn headlines(summary: &Summary) -> Vec<Figure> {
     let metric = &summary.metric;
     vec![
         Figure::new("Time to target", time_to_target(summary), reached),
-        Figure::new("Objective", numbers::objective(summary.objective), target),
+        Figure::new("Objective", numbers::objective(summary.objective), notes.join("; ")),
         Figure::new("Held-out metric", numbers::objective(metric.value), metric_note(summary)),
         Figure::new("WAN traffic", numbers::bytes(summary.wan_bytes), bytes_to_target(summary)),
         Figure::new("WAN cost", numbers::dollars(summary.wan_cost_usd), ""),

@@ -97,6 +97,8 @@ fn figures(summary: &Summary) -> Vec<(&'static str, String)> {
         figures.push(("to beat", phrases::trivial(trivial, &metric.name)));
     }
 
+    figures.extend(phrases::worse_than_untrained(summary).map(|was| ("untrained", was)));
+
     figures.extend([
         ("WAN traffic", join(numbers::bytes(summary.wan_bytes), bytes_to_target(summary))),
         ("WAN cost", numbers::dollars(summary.wan_cost_usd)),

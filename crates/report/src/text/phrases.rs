@@ -38,7 +38,11 @@ pub(crate) fn outcome(summary: &Summary) -> String {
     let clocks = numbers::counted(summary.clocks as usize, "clock");
 
     match (summary.stopped_by.as_str(), summary.converged) {
-        ("objective", _) => "yes, the target objective was met".into(),
+        ("objective", true) => "yes, the target objective was met".into(),
+        ("objective", false) => {
+            let objective = numbers::objective(summary.objective);
+            format!("no, only copies met the target: the model is at {objective}")
+        }
         ("converged", _) => format!("yes, the objective settled{}", little_learnt(summary)),
         ("clocks", false) => format!("no, stopped after {clocks}, not settled"),
         ("seconds", false) => {
@@ -50,6 +54,13 @@ pub(crate) fn outcome(summary: &Summary) -> String {
         ("interrupted", _) => format!("no, interrupted after {clocks}"),
         (_, false) => format!("no, stopped by {}", summary.stopped_by),
     }
+}
+
+/// That the model was better before the run. `None` of others, and where that is not known.
+pub(crate) fn worse_than_untrained(summary: &Summary) -> Option<String> {
+    let initial = summary.initial.as_ref()?.objective;
+    let is_worse = summary.objective > initial;
+    is_worse.then(|| format!("better, objective {}", numbers::objective(initial)))
 }
 
 /// What is said of a model that is hardly better than a predictor that has learnt nothing. Empty of others.

@@ -1,5 +1,6 @@
 //! The course of an objective: where it crosses a target, what it holds, where it leads.
 
+use gaia_core::coordinator::holds_target;
 use gaia_telemetry::Progress;
 
 /// The evaluations of a simulation.
@@ -24,6 +25,14 @@ impl Course<'_> {
     /// The mean objective of the last evaluations. Not a number without evaluations.
     pub(crate) fn held(&self) -> f64 {
         self.0.len().checked_sub(1).map_or(f64::NAN, |last| self.held_at(last))
+    }
+
+    /// Whether the model after the drain, which has this `objective`, is about what the last evaluations of copies are. Where it
+    /// is not, copies have met a target on their own, before changes of others arrived.
+    pub(crate) fn is_held_by(&self, objective: f64) -> bool {
+        let objectives = self.0.iter().map(|progress| progress.objective);
+        let worst = objectives.fold(f64::NEG_INFINITY, f64::max);
+        self.0.is_empty() || holds_target(self.held(), worst, objective)
     }
 
     /// The first evaluation that meets the target: by itself, as a run with that target stops, or, if it must be
@@ -64,10 +73,24 @@ impl Course<'_> {
     }
 }
 
+/// An objective that the best course holds, with room for others that are nearly there: 2 % of the way from where training
+/// begins. That is the worst first evaluation, but never above the initial model, so that a candidate which goes astray leaves the
+/// target near the best. Where `untrained`, the objective of the initial model, is not known, the best first evaluation stands for
+/// it.
+pub(crate) fn near_the_best(courses: &[Course<'_>], untrained: Option<f64>) -> f64 {
+    let first = || courses.iter().filter_map(|course| course.0.first()).map(|at| at.objective);
+    let best = courses.iter().map(Course::held).fold(f64::INFINITY, f64::min);
+    let most = untrained.unwrap_or_else(|| first().fold(f64::INFINITY, f64::min));
+    let start = first().fold(best, f64::max).min(most).max(best);
+    best + ROOM * (start - best)
+}
+
 /// The evaluations whose mean counts.
 const HELD: usize = 3;
 /// How many times its clocks a simulation is extrapolated at most.
 const FAR: f64 = 10.0;
+/// The share of the way to the best objective that others may lack.
+const ROOM: f64 = 0.02;
 
 #[cfg(test)]
 mod tests {
@@ -96,6 +119,31 @@ mod tests {
             Crossing { time_s: 12.0, clocks: 6, wan_bytes: 600 }
         );
         assert_eq!(course.crossing(0.5, true), None);
+    }
+
+    #[test]
+    fn a_model_that_changes_under_way_have_spoilt_is_not_what_copies_were() {
+        let evaluations = course(&[2.7, 1.0, 0.6, 0.6, 0.6]);
+        assert!(Course(&evaluations).is_held_by(0.65) && Course(&evaluations).is_held_by(0.3));
+        assert!(!Course(&evaluations).is_held_by(0.8) && !Course(&evaluations).is_held_by(6.7));
+        assert!(Course(&[]).is_held_by(6.7));
+    }
+
+    #[test]
+    fn a_candidate_that_goes_astray_leaves_the_target_near_the_best() {
+        let [good, slow, astray] = [[1.2, 0.05, 0.05, 0.05], [1.3, 1.0, 0.9, 0.8], [48.0; 4]]
+            .map(|objectives| course(&objectives));
+        let check = |courses: &[&[Progress]], untrained: Option<f64>, start: f64| {
+            let courses: Vec<Course<'_>> = courses.iter().copied().map(Course).collect();
+            let found = near_the_best(&courses, untrained);
+            let expect = 0.05 + 0.02 * (start - 0.05);
+            assert!((found - expect).abs() < 1e-9, "{found}, expected {expect}");
+        };
+        check(&[&good, &slow], Some(1.386), 1.3);
+        check(&[&good, &slow, &astray], Some(1.386), 1.386);
+        check(&[&good, &slow, &astray], None, 1.2);
+        check(&[&good, &slow], Some(f64::NAN), 1.3);
+        check(&[&good, &slow], Some(0.01), 0.05);
     }
 
     #[test]

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tracing::subscriber::{NoSubscriber, with_default};
+
 use super::candidates::{Candidate, candidates};
 use super::choice::{Choosable, choose};
-use super::course::{Course, Crossing};
+use super::course::{Course, Crossing, near_the_best};
 use super::memory::Memory;
 use super::{ClockWork, PlannerError, Scaling};
 use gaia_config::{
@@ -105,7 +107,10 @@ pub(crate) fn compare(
     let (target, target_from) = match (request.target, own.stop.objective) {
         (Some(target), _) => (target, TargetFrom::Flag),
         (None, Some(target)) => (target, TargetFrom::RunFile),
-        (None, None) => (near_the_best(&trials), TargetFrom::BestCandidate),
+        (None, None) => {
+            let untrained = untrained(own, application.as_ref());
+            (near_the_best(&sound(&trials), untrained), TargetFrom::BestCandidate)
+        }
     };
     let held = target_from == TargetFrom::BestCandidate;
 
@@ -211,7 +216,10 @@ fn simulate(
             Err(_) => Trial::Impossible,
             Ok(plan) => {
                 let plan = simulated(plan, *limit, target);
-                let outcome = run_with(&plan, application, &options, &mut Unobserved);
+                // What a simulation warns of is not what the user's run does.
+                let outcome = with_default(NoSubscriber::new(), || {
+                    run_with(&plan, application, &options, &mut Unobserved)
+                });
                 if is_interrupted() {
                     return Err(PlannerError::Interrupted);
                 }
@@ -257,19 +265,25 @@ fn simulated(plan: &Plan, limit: Limit, target: Option<f64>) -> Plan {
     plan
 }
 
-/// An objective that the best candidate holds, with room for others that are nearly there: 2 % of the way from the
-/// worst first evaluation.
-fn near_the_best(trials: &[Trial]) -> f64 {
-    let sound = || {
-        trials.iter().filter_map(|trial| match trial {
-            Trial::Ended { progress, summary } if summary.diverged.is_none() => Some(progress),
-            _ => None,
-        })
-    };
-    let best = sound().map(|progress| Course(progress).held()).fold(f64::INFINITY, f64::min);
-    let first = sound().filter_map(|progress| progress.first());
-    let start = first.map(|progress| progress.objective).fold(best, f64::max);
-    best + ROOM * (start - best)
+/// The courses of the candidates whose training has not diverged.
+fn sound(trials: &[Trial]) -> Vec<Course<'_>> {
+    let courses = trials.iter().filter_map(|trial| match trial {
+        Trial::Ended { progress, summary } if summary.diverged.is_none() => {
+            Some(Course(progress)).filter(|course| course.is_held_by(summary.objective))
+        }
+        _ => None,
+    });
+    courses.collect()
+}
+
+/// The objective of the initial model. `None` of a script, which is asked for nothing but its runs, of a model that may be too
+/// large for one place, and where it cannot be evaluated: a plan does not fail for it.
+fn untrained(own: &Plan, application: &dyn Application) -> Option<f64> {
+    if own.external().is_some() || application.layout().has_sparse_tables() {
+        return None;
+    }
+    let model = application.initial_model(own.seed.child("model"));
+    application.evaluate(&model).ok().map(|found| found.objective)
 }
 
 fn row(
@@ -305,8 +319,9 @@ fn row(
     };
 
     let course = Course(progress);
-    let crossing = course.crossing(target, held);
-    let extrapolated = || course.extrapolated(target);
+    let is_held = course.is_held_by(summary.objective);
+    let crossing = course.crossing(target, held).filter(|_| is_held);
+    let extrapolated = || course.extrapolated(target).filter(|_| is_held);
     row.verdict = match (&summary.diverged, crossing) {
         (Some(_), _) => Verdict::Diverged,
         (None, Some(_)) => Verdict::Reached,
@@ -348,5 +363,3 @@ fn block(candidate: &Candidate) -> String {
 const EVALUATIONS_MIN: u64 = 10;
 /// A candidate whose clocks are short is simulated for at most so many times the clocks of the others.
 const LONGER: u64 = 5;
-/// The share of the way to the best objective that others may lack.
-const ROOM: f64 = 0.02;

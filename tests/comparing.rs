@@ -344,6 +344,37 @@ fn more_seeds_than_there_are_numbers_are_refused() {
 }
 
 #[test]
+fn a_model_or_a_wan_that_is_named_again_is_refused_at_once() {
+    let place = tempfile::tempdir().unwrap();
+    let copy = "name = 'three-regions'\nwan = { bandwidth = '10 Mbit/s', rtt = '50 ms' }\n\
+                data_center = [{ name = 'a' }, { name = 'b' }]\n";
+    fs::write(place.path().join("copy.toml"), copy).unwrap();
+    let refused = |arguments: &[&str], expect: &str| {
+        let compare = ["compare", "run.toml", "--out", "twice"];
+        let (code, printed, said) = gaia(place.path(), &[&compare[..], arguments].concat());
+        assert_eq!((code, &*printed), (2, ""), "{said}");
+        assert_eq!(said, format!("error: {expect}\n"));
+        assert!(!place.path().join("twice").exists(), "nothing has begun");
+    };
+    let no_more: &[&str] = &[];
+    for more in [no_more, &["--seeds", "2"], &["--slowdown", "4.5"]] {
+        refused(
+            &[&["--remote", "bsp,asp,bsp"], more].concat(),
+            "--remote names `bsp` more than once, expected each value once",
+        );
+        refused(
+            &[&["--wan", "lan,lan"], more].concat(),
+            "--wan names `lan` more than once, expected each value once",
+        );
+        refused(
+            &[&["--wan", "three-regions,copy.toml"], more].concat(),
+            "--wan names `copy.toml`, whose topology has the name `three-regions` as that of `three-regions` has, expected \
+             topologies of different names",
+        );
+    }
+}
+
+#[test]
 fn a_slowdown_is_found_and_recorded() {
     let place = tempfile::tempdir().unwrap();
     // Clocks are long enough for round trips.

@@ -23,12 +23,14 @@ pub(super) fn compare(
     applications: &dyn Applications,
     terminal: &Terminal,
 ) -> Result<Done, Failure> {
+    check_each_once("--remote", &flags.remote)?;
+    check_each_once("--wan", &flags.wan)?;
     let file = flags.run.read(applications)?;
+    // What is wrong with the run file or a flag is said before anything is simulated.
+    check_topologies(&ComparisonPlan::new(&file, &flags.remote, &flags.wan)?)?;
     let (file, slowdown) = match flags.slowdown {
         None => (file, None),
         Some(asked) => {
-            // What is wrong with the run file is said before anything is simulated.
-            ComparisonPlan::new(&file, &flags.remote, &flags.wan)?;
             let read = |plan: &Plan| {
                 waiting_for_data(&flags.run.output, || with_all_data(plan, &file, applications))
             };
@@ -87,6 +89,33 @@ pub(super) fn compare(
         return Ok(Done::Interrupted);
     }
     Ok(Done::Whole)
+}
+
+/// Refuses a value that a flag names again: its runs would have one directory.
+fn check_each_once(flag: &str, values: &[String]) -> Result<(), Failure> {
+    let is_again = |at: &usize| values[..*at].contains(&values[*at]);
+    match (0..values.len()).find(is_again) {
+        None => Ok(()),
+        Some(at) => Err(Failure::usage(format!(
+            "{flag} names `{}` more than once, expected each value once",
+            values[at]
+        ))),
+    }
+}
+
+/// Refuses two names of WANs whose topologies have the same name, which their directories have too.
+fn check_topologies(plan: &ComparisonPlan) -> Result<(), Failure> {
+    let mut checked = vec![&plan.reference];
+    for variant in &plan.variants {
+        if let Some(other) = checked.iter().find(|other| other.name() == variant.name()) {
+            return Err(Failure::usage(format!(
+                "--wan names `{}`, whose topology has the name `{}` as that of `{}` has, expected topologies of different names",
+                variant.wan, variant.plan.topology.name, other.wan
+            )));
+        }
+        checked.push(variant);
+    }
+    Ok(())
 }
 
 /// Where the runs of a comparison are carried out, one after the other.

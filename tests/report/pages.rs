@@ -259,6 +259,12 @@ fn a_comparison_draws_every_run_against_bsp_on_the_same_wan() {
     let page = check_comparison("report-bsp-never", vec![bsp, sample::run(WAN_ASP)]);
     assert!(!page.contains("Against BSP"), "nothing compares with what BSP never reached");
     assert!(page.contains("asp reaches the target after 12.9 s, and bsp never does"));
+
+    let mut settled = sample::run(WAN_BSP);
+    settled.0.target_objective = None;
+    let page = check_comparison("report-no-common-target", vec![settled, sample::run(WAN_ASP)]);
+    assert!(!page.contains("Against BSP"), "times to different events are not compared");
+    assert!(page.contains("The runs have no common target objective"));
 }
 
 #[test]

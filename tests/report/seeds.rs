@@ -125,6 +125,30 @@ fn a_difference_that_does_not_have_one_sign_is_noise() {
 }
 
 #[test]
+fn a_model_whose_ratio_is_that_of_equal_runs_is_not_called_sooner() {
+    check_verdicts(
+        &[
+            (WAN_BSP, &[1.0, 1.0, 1.0]),
+            (Shape { remote: "ssp", ..WAN_BSP }, &[0.999, 0.998, 0.999]),
+        ],
+        "ssp reaches the target as soon as bsp (1.00× over 3 seeds), with as many WAN bytes.",
+    );
+}
+
+#[test]
+fn runs_without_a_common_target_are_not_compared_over_seeds() {
+    let comparison = |seed: u64| {
+        let mut asp = run(WAN_ASP, seed, 1.0);
+        asp.0.target_objective = None;
+        (seed, Comparison::new(vec![run(WAN_BSP, seed, 1.0), asp]))
+    };
+    let said = block(&SeededComparison::new((1..=3).map(comparison).collect()));
+    let (_, verdicts) = said.rsplit_once("\n\n").unwrap();
+    let expect = "The runs have no common target objective: their times are not compared.";
+    assert_eq!(verdicts.trim_end(), expect);
+}
+
+#[test]
 fn models_that_are_as_fast_as_the_fastest_are_named() {
     let local_steps = Shape { remote: "local-steps", ..WAN_ASP };
     let bsp: (Shape, &[f64]) = (WAN_BSP, &[1.0, 1.0, 1.0]);

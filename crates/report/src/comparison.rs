@@ -13,7 +13,7 @@ use gaia_telemetry::{Progress, Summary};
 /// are measured against it, then the other models in the order of [`RemoteSync::VARIANTS`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// The objective that ends every run. `None` where there is none, or runs have different ones.
+    /// The objective that ends every run. `None` where a run has none, or runs have different ones.
     pub target_objective: Option<f64>,
     /// The bandwidth scale that was fitted before the runs, if one was.
     pub slowdown: Option<Slowdown>,
@@ -36,9 +36,10 @@ pub struct CompareRow {
     /// What the run came to.
     #[serde(flatten)]
     pub summary: Summary,
-    /// BSP's time to target on the same WAN divided by this run's. `None` where either did not reach the target.
+    /// BSP's time to target on the same WAN divided by this run's. `None` where either did not reach the target, and where
+    /// the runs of the comparison have no common target or do not train the same.
     pub speedup_vs_bsp: Option<f64>,
-    /// This run's time to target divided by that of BSP on `lan`. `None` where either did not reach the target.
+    /// This run's time to target divided by that of BSP on `lan`. `None` as in [`Self::speedup_vs_bsp`].
     pub times_lan: Option<f64>,
     /// US dollars for WAN traffic, and for machines where the run file gives their price.
     #[serde(default)]
@@ -73,6 +74,9 @@ impl Comparison {
         judge_baseline(&mut runs);
         runs.sort_by_key(|(summary, _)| place(summary));
 
+        let target_objective = common_target(&runs);
+        let has_ratios =
+            target_objective.is_some() && is_one_training(runs.iter().map(|(summary, _)| summary));
         let lan = runs.iter().find(|(summary, _)| is_bsp_on(summary, LAN));
         let lan = lan.map(|(summary, _)| (summary.time_to_target_s, summary.workers));
         let rows: Vec<CompareRow> = runs
@@ -81,15 +85,15 @@ impl Comparison {
                 let time = summary.time_to_target_s;
                 CompareRow {
                     summary: summary.clone(),
-                    speedup_vs_bsp: ratio(time_of_bsp(&runs, &summary.wan), time),
+                    speedup_vs_bsp: ratio(time_of_bsp(&runs, &summary.wan), time)
+                        .filter(|_| has_ratios),
                     times_lan: lan
-                        .filter(|(_, workers)| *workers == summary.workers)
+                        .filter(|(_, workers)| has_ratios && *workers == summary.workers)
                         .and_then(|(lan, _)| ratio(time, lan)),
                     cost_usd: summary.cost_usd(),
                 }
             })
             .collect();
-        let target_objective = common_target(&runs);
         let progress = runs.into_iter().map(|(_, progress)| progress);
         let runs = rows
             .into_iter()
@@ -129,6 +133,17 @@ impl Comparison {
     /// Whether any run has machines with a price.
     pub fn has_machine_costs(&self) -> bool {
         self.runs.iter().any(|run| run.row.summary.machine_cost_usd > 0.0)
+    }
+
+    /// Why the times of the runs are not compared, in a sentence. `None` where they are, and of a single run.
+    pub(crate) fn why_not_compared(&self) -> Option<&'static str> {
+        if self.runs.len() < 2 {
+            return None;
+        }
+        if !is_one_training(self.runs.iter().map(|run| &run.row.summary)) {
+            return Some(OTHER_TRAINING);
+        }
+        self.target_objective.is_none().then_some(NO_COMMON_TARGET)
     }
 
     /// The longest time to the target, in seconds; 0 where no run has reached it.
@@ -174,10 +189,11 @@ pub fn held_at_the_end(baseline: &[Progress]) -> Option<f64> {
 fn judge_baseline(runs: &mut [(Summary, Vec<Progress>)]) {
     let Some(objective) = common_target(runs) else { return };
     let is_baseline = |(summary, _): &&mut (Summary, Vec<Progress>)| is_bsp_on(summary, LAN);
-    let Some((summary, progress)) = runs.iter_mut().find(is_baseline) else { return };
-    if held_at_the_end(progress).map(target_of) != Some(objective) {
+    let Some(baseline) = runs.iter_mut().find(is_baseline) else { return };
+    if !has_set(baseline, objective) {
         return;
     }
+    let (summary, progress) = baseline;
 
     let rules =
         StopRules { objective: Some(objective), held: held(progress), ..StopRules::default() };
@@ -214,19 +230,37 @@ fn ratio(numerator: Option<f64>, denominator: Option<f64>) -> Option<f64> {
     (denominator > 0.0).then(|| numerator / denominator)
 }
 
-/// The target of the runs that have one. `None` where they differ. BSP on the LAN sets the target of the others, whatever
-/// objective has ended it.
+/// The target that every run has. `None` where one has another, or none: its time is then that of another event. BSP on the
+/// LAN may have set the target of the others, whatever has ended it.
 fn common_target(runs: &[(Summary, Vec<Progress>)]) -> Option<f64> {
     let is_other = |(summary, _): &&(Summary, Vec<Progress>)| !is_bsp_on(summary, LAN);
-    let others =
-        runs.iter().filter(is_other).any(|(summary, _)| summary.target_objective.is_some());
-    let runs = runs.iter().filter(|run| !others || is_other(run));
-    let mut targets = runs.filter_map(|(summary, _)| summary.target_objective);
-    let first = targets.next()?;
-    targets.all(|target| target == first).then_some(first)
+    let (first, _) = runs.iter().find(is_other).or_else(|| runs.first())?;
+    let target = first.target_objective?;
+    let has_it = |run: &(Summary, Vec<Progress>)| {
+        run.0.target_objective == Some(target) || has_set(run, target)
+    };
+    runs.iter().all(has_it).then_some(target)
+}
+
+/// Whether the run is BSP on the LAN, and what it held at its end is the target.
+fn has_set((summary, progress): &(Summary, Vec<Progress>), target: f64) -> bool {
+    is_bsp_on(summary, LAN) && held_at_the_end(progress).map(target_of) == Some(target)
+}
+
+/// Whether all runs train the same model on the same data. Runs of older versions do not say on what data.
+fn is_one_training<'a>(summaries: impl Iterator<Item = &'a Summary> + Clone) -> bool {
+    let mut apps = summaries.clone().map(|summary| summary.app.as_str());
+    let trained_on = summaries.map(|summary| summary.trained_on.as_str());
+    let mut trained_on = trained_on.filter(|described| !described.is_empty());
+    let (app, described) = (apps.next(), trained_on.next());
+    apps.all(|other| Some(other) == app) && trained_on.all(|other| Some(other) == described)
 }
 
 /// The name of the topology that joins all machines in one data center.
 pub(super) const LAN: &str = "lan";
 const BSP: &str = "bsp";
 const HELD_MAX: u64 = 3;
+const NO_COMMON_TARGET: &str =
+    "The runs have no common target objective: their times are not compared.";
+const OTHER_TRAINING: &str =
+    "The runs do not train the same model on the same data: their times are not compared.";

@@ -3,14 +3,17 @@
 use crate::comparison::{ComparedRun, Comparison, LAN};
 use crate::text::numbers;
 
-/// A sentence for each WAN, one for each whose machines are not those of the LAN, and one for each set of runs that went
-/// alike.
+/// A sentence for each WAN, or one that says why times are not compared; one for each WAN whose machines are not those of the
+/// LAN, and one for each set of runs that went alike.
 pub(crate) fn verdicts(comparison: &Comparison) -> Vec<String> {
     let wans = comparison.wans();
-    let fastest = wans.iter().filter_map(|wan| verdict(comparison, wan));
+    let fastest: Vec<String> = match comparison.why_not_compared() {
+        Some(why) => vec![why.into()],
+        None => wans.iter().filter_map(|wan| verdict(comparison, wan)).collect(),
+    };
     let machines = wans.iter().filter_map(|wan| other_machines(comparison, wan));
     let identical = wans.iter().flat_map(|wan| identical(comparison, wan));
-    fastest.chain(machines).chain(identical).collect()
+    fastest.into_iter().chain(machines).chain(identical).collect()
 }
 
 /// The runs on a WAN that are equal in every evaluation, in a sentence for each set of them.
@@ -59,7 +62,8 @@ fn verdict(comparison: &Comparison, wan: &str) -> Option<String> {
     };
 
     let pace = match (best.row.speedup_vs_bsp, bsp) {
-        (Some(speedup), _) if speedup >= 1.0 => {
+        (Some(speedup), _) if is_even(speedup) => "as soon as bsp".to_owned(),
+        (Some(speedup), _) if speedup > 1.0 => {
             format!("{} sooner than bsp", numbers::times(speedup))
         }
         (Some(speedup), _) => format!("{} later than bsp", numbers::times(1.0 / speedup)),
@@ -84,11 +88,17 @@ fn traffic(best: &ComparedRun, bsp: &ComparedRun) -> String {
         run.row.summary.wan_bytes_to_target.unwrap_or(run.row.summary.wan_bytes)
     };
     let (own, theirs) = (bytes(best) as f64, bytes(bsp) as f64);
-    match (own > 0.0 && theirs > 0.0, own <= theirs) {
-        (false, _) => String::new(),
-        (true, true) => format!(", with {} fewer WAN bytes", numbers::times(theirs / own)),
-        (true, false) => format!(", with {} more WAN bytes", numbers::times(own / theirs)),
+    match own > 0.0 && theirs > 0.0 {
+        false => String::new(),
+        true if is_even(theirs / own) => ", with as many WAN bytes".into(),
+        true if own < theirs => format!(", with {} fewer WAN bytes", numbers::times(theirs / own)),
+        true => format!(", with {} more WAN bytes", numbers::times(own / theirs)),
     }
+}
+
+/// Whether a ratio is shown as that of equal figures.
+pub(crate) fn is_even(ratio: f64) -> bool {
+    numbers::times(ratio) == numbers::times(1.0)
 }
 
 /// That times on a WAN are not compared with the LAN, whose machines are others.

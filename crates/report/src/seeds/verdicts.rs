@@ -10,15 +10,17 @@ use super::{SeedCell, SeededComparison, Spread};
 use crate::comparison::{CompareRow, LAN};
 use crate::text::numbers;
 use crate::text::phrases::range;
-use crate::verdicts::listed;
+use crate::verdicts::{is_even, listed};
 
-/// A sentence or two for each WAN with BSP, or else one for each cell.
+/// A sentence or two for each WAN with BSP, or one that says why times are not compared; without BSP one for each cell.
 pub(crate) fn seed_verdicts(seeds: &SeededComparison) -> Vec<String> {
     let cells = seeds.cells();
     let is_comparison = cells.iter().any(|cell| cell.remote() == BSP && cell.wan() != LAN);
-    let mut sentences: Vec<String> = match is_comparison {
-        true => seeds.wans().iter().flat_map(|wan| on_wan(&cells, wan)).collect(),
-        false => {
+    let why_not = seeds.comparisons().iter().find_map(|(_, one)| one.why_not_compared());
+    let mut sentences: Vec<String> = match (is_comparison, why_not) {
+        (true, Some(why)) => vec![why.into()],
+        (true, None) => seeds.wans().iter().flat_map(|wan| on_wan(&cells, wan)).collect(),
+        (false, _) => {
             cells.iter().filter(|cell| cells.len() == 1 || cell.wan() != LAN).map(alone).collect()
         }
     };
@@ -107,9 +109,12 @@ fn against(best: &SeedCell<'_>, bsp: &SeedCell<'_>) -> String {
                 true => (speedup, "sooner"),
                 false => (inverse(speedup), "later"),
             };
-            let median = numbers::shown(ratio.median, numbers::times);
+            let pace = match ratio.median {
+                Some(median) if is_even(median) => "as soon as".to_owned(),
+                median => format!("{} {way} than", numbers::shown(median, numbers::times)),
+            };
             let over = range(&ratio, numbers::NONE, numbers::times);
-            format!("{remote} reaches the target {median} {way} than bsp ({over} over {ratios})")
+            format!("{remote} reaches the target {pace} bsp ({over} over {ratios})")
         }
         (false, None) => {
             format!("{remote} reaches the target, and bsp does not, over {seeds}")
@@ -147,7 +152,9 @@ fn traffic(best: &SeedCell<'_>, bsp: &SeedCell<'_>) -> String {
     };
     if low < 1.0 && high > 1.0 {
         ", with as many WAN bytes within the noise".into()
-    } else if median >= 1.0 {
+    } else if is_even(median) {
+        ", with as many WAN bytes".into()
+    } else if median > 1.0 {
         format!(", with {} fewer WAN bytes", numbers::times(median))
     } else {
         format!(", with {} more WAN bytes", numbers::times(1.0 / median))

@@ -16,8 +16,11 @@ pub(in crate::page) struct AgainstBsp {
     paired: bool,
 }
 
-/// `None` where BSP reaches the target on no WAN, so that nothing compares with it.
+/// `None` where times are not compared, or BSP reaches the target on no WAN, so that nothing compares with it.
 pub(in crate::page) fn against_bsp(comparison: &Comparison) -> Option<AgainstBsp> {
+    if comparison.why_not_compared().is_some() {
+        return None;
+    }
     compared(comparison).next()?;
     let times = times(comparison);
     let paired = times.fits(Size::HALF);

@@ -6,8 +6,8 @@ mod runs;
 
 use std::sync::Arc;
 
-use gaia_core::application::{Application, EvaluationSums};
-use gaia_core::types::Seed;
+use gaia_core::application::{Application, Breakdown, EvaluationSums};
+use gaia_core::types::{Model, Seed};
 use gaia_data::OwnData;
 use gaia_ml::apps::AppConfig;
 use gaia_telemetry::EvaluatedOn;
@@ -136,7 +136,7 @@ fn a_process_with_the_data_of_one_data_center_evaluates_as_one_with_all() {
     assert_eq!((none.layout(), none.describe()), (all.layout(), all.describe()));
 }
 
-/// Every data center judges its own copy by all of the validation set.
+/// Every data center judges its own copy by all of the validation set, whose examples count once.
 #[test]
 fn a_validation_set_is_the_same_for_all_data_centers() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,10 +165,18 @@ fn a_validation_set_is_the_same_for_all_data_centers() {
         gaia_data::build_validated(Some(&config), &homes, Seed(5), Some(path)).unwrap()
     };
     let application = build(&validation);
-    assert!(application.describe().contains("120 examples and 120 held out"));
+    let counted = |application: &Arc<dyn Application>, model: &Model| -> u64 {
+        let describes = application.describe();
+        assert!(describes.contains(" examples and 40 held out"), "{describes}");
+        let Ok(Some(Breakdown::Classes(classes))) = application.breakdown(model) else {
+            panic!("no breakdown of {describes}")
+        };
+        classes.counts.concat().iter().sum()
+    };
 
     let mut model = application.initial_model(Seed(1));
     model.values.iter_mut().zip(1..).for_each(|(value, at)| *value = (at % 3) as f32 - 1.0);
+    assert_eq!(counted(&application, &model), 40);
     let own: Vec<_> =
         [0..1, 1..4, 4..6].map(|workers| application.sums(&model, workers).unwrap().metric).into();
     assert_eq!(own[0].weight, 40.0);
@@ -194,13 +202,14 @@ fn a_validation_set_is_the_same_for_all_data_centers() {
     .unwrap();
     let each = [0..1, 1..4, 4..6].map(|workers| shared.sums(&model, workers).unwrap().metric);
     assert!(each.iter().all(|sum| sum == &own[0]), "{each:?} {own:?}");
+    assert_eq!(counted(&shared, &model), 40);
 
     // Data centers with other validation sets do not go together, and generated data has none.
     let other = write("other", &labelled(rows(6)));
     let read = |home: usize, path| {
         OwnData::read(Some(&config), &homes, home..home + 1, Seed(5), Some(path)).unwrap()
     };
-    let summaries: Vec<_> = [(0, &validation), (1, &validation), (2, &other)]
+    let mut summaries: Vec<_> = [(0, &validation), (1, &validation), (2, &other)]
         .into_iter()
         .flat_map(|(home, path)| read(home, path).summaries())
         .collect();
@@ -209,6 +218,10 @@ fn a_validation_set_is_the_same_for_all_data_centers() {
     };
     let error = error.to_string();
     assert!(error.contains("the data of dc-2: found a validation set with the digest"), "{error}");
+    summaries[2] = read(2, &validation).summaries().remove(0);
+    let apart = read(0, &validation).into_application(&summaries).unwrap();
+    assert!(apart.describe().contains("120 examples and 40 held out"), "{}", apart.describe());
+
     let made = gaia_data::build_validated(
         Some(&self::config(APPS[0])),
         &homes,

@@ -12,7 +12,7 @@ pub(super) fn predict(flags: &PredictFlags, terminal: &Terminal) -> Result<(), F
     let over = TrainedOver::read(trained.application()?, &trained.model, trained.plan.seed);
     let over = over.map_err(|error| trained.failed(error))?;
 
-    let predictions = over.predictions();
+    let predictions = over.predictions().map_err(|error| trained.failed(error))?;
     predictions.write(&flags.out).map_err(|error| match error {
         DataError::Unwritable { .. } => Failure::run(error),
         other => Failure::Data(other),

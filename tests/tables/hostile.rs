@@ -116,7 +116,7 @@ fn a_quote_that_is_not_closed_takes_no_memory_for_the_rest_of_the_file() {
     let error = read.unwrap_err();
     assert!(
         error.contains(
-            "found a longer row, or a quote that is not closed, expected a row of at most"
+            ", row 3: found a longer row, or a quote that is not closed, expected a row of at most"
         ),
         "{error}"
     );

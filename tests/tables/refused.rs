@@ -98,8 +98,8 @@ fn values_that_cannot_be_used_are_named_with_their_row() {
     row("\"2\n\",2,2\n3,3,x", ", row 5: found \"x\"");
     row("\n\n3,3,x", ", row 5: found \"x\"");
     row("2,2,2\r\n\r\n3,3,x\r", ", row 5: found \"x\"");
-    row("2,2,2\r\n3,3,\"x", ", row 4: found \"x\"");
     row("\"2\r\n\",2,2\r\n3,3,x", ", row 5: found \"x\"");
+    row("\"2\n\",2,2\n3,3,\"x\"", ", row 5: found \"x\"");
     csv("user,item,rating\n1,1,1\n\n2,2,x", ", row 4: found \"x\"");
     csv("user,item,rating\r\n1,1,1\r\n2,2", ", row 3: found 2 fields, expected 3 fields");
     csv("user,item,rating\n1,1,1\n", ": found 1 in all, expected at least 2 ratings");
@@ -130,6 +130,30 @@ fn values_that_cannot_be_used_are_named_with_their_row() {
         int64((0..9000).map(|row| row - 1)),
         ", row 1: found -1 in the column \"user\", expected a whole number, 0 to 18446744073709551615",
     );
+}
+
+#[test]
+fn a_quote_that_is_not_closed_is_named_with_its_row_and_hides_no_rows() {
+    let rows = |noted: &[usize]| -> String {
+        let row = |at: usize| {
+            let note = if noted.contains(&at) { "\"12 inch" } else { "\"a \"\"wide\"\"\none\"" };
+            format!("{at},1,1,{note}\n")
+        };
+        "user,item,rating,note\n".to_owned() + &(1..=1000).map(row).collect::<String>()
+    };
+    let refuse_quote = |rows: &str, row: usize| {
+        let found = "found a quote that is not closed";
+        let expected = "expected a closing quote at the end of its field";
+        csv(rows, &format!(", row {row}: {found}, {expected}"));
+    };
+    // The rows before have two lines each.
+    refuse_quote(&rows(&[1000]), 2000);
+    refuse_quote(rows(&[1000]).trim_end(), 2000);
+    refuse_quote(&rows(&[100]), 200);
+    refuse_quote(&rows(&[100, 900]), 200);
+    refuse_quote("user,item,rating\n1,1,1\n2,\"2,2\n3,3,3\n", 3);
+    refuse_quote("user,\"item,rating\n1,1,1\n2,2,2\n", 1);
+    csv("user,item,rating\n1,1,x\n2,2,\"2\n", ", row 2: found \"x\"");
 }
 
 #[test]

@@ -168,6 +168,30 @@ fn documents_have_the_share_of_each_topic() {
         assert!((one[at] + two[at] - 1.0).abs() < 1e-5);
         assert_eq!(topic == 2.0, two[at] > one[at]);
     }
+
+    // Documents without words are none, but they count. Those of a second file follow all of the first.
+    bench.write("given/a", "6\n6\n4\n6 1 4\n1 4 4\n3 1 4\n4 4 4\n");
+    bench.write("given/b", "3\n6\n2\n1 1 4\n3 4 4\n");
+    let rows = predict(&bench, &model, "given");
+    assert_eq!(column(&rows, "document"), [1.0, 3.0, 4.0, 6.0, 7.0, 9.0]);
+    let shares: Vec<&[String]> = rows[1..].iter().map(|row| &row[2..]).collect();
+    assert_eq!([shares[0], shares[1]], [shares[2], shares[3]], "documents of the same words");
+    assert_ne!(shares[0], shares[1]);
+}
+
+#[test]
+fn a_prediction_that_is_not_finite_is_an_error_with_its_example() {
+    let bench = Bench::new();
+    let row = |at: u32| if at.is_multiple_of(2) { "a,0.001,-0.001\n" } else { "b,-0.001,0.001\n" };
+    bench.write("train.csv", "label,x,y\n".to_owned() + &(0..80).map(row).collect::<String>());
+    bench.write("given.csv", "x,y\n0.001,-0.001\n3e38,3e38\n");
+    for kind in ["softmax-regression", "logistic-regression"] {
+        let model = bench.train(kind, kind, "data = { source = \"csv\", path = \"train.csv\" }");
+        let errors = bench.refusal(&["predict", &model, "--data", "given.csv", "--out", "p.csv"]);
+        let says = "given.csv: found example 1, of which the model predicts NaN, expected a finite";
+        assert!(errors.contains(says), "{kind}:\n{errors}");
+        assert!(!bench.path("p.csv").exists());
+    }
 }
 
 #[test]

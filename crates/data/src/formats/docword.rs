@@ -22,6 +22,17 @@ pub fn read_docword(path: &Path) -> Result<Documents, DataError> {
     gather_docword(path, None)?.into_memory()
 }
 
+/// As [`read_docword`], with the number of each document: that in its file, from 1, after all documents that the files before
+/// count. Those without words are among them, so that the numbers are those of the user.
+///
+/// # Errors
+/// As [`read_docword`].
+pub(crate) fn read_numbered_docword(path: &Path) -> Result<(Documents, Vec<i64>), DataError> {
+    let mut numbers = Vec::new();
+    let documents = gather(path, None, |number| numbers.push(number))?.into_memory()?;
+    Ok((documents, numbers))
+}
+
 /// As [`read_docword`]. Documents go where there is space for them, or stay in memory. On disk, the rows of a file must be in
 /// the order of its documents.
 ///
@@ -31,9 +42,18 @@ pub(crate) fn gather_docword(
     path: &Path,
     space: Option<&ScratchSpace>,
 ) -> Result<Gathered<Documents>, DataError> {
+    gather(path, space, |_| {})
+}
+
+/// As [`gather_docword`]. Calls a function with the number of each document, in their order.
+fn gather(
+    path: &Path,
+    space: Option<&ScratchSpace>,
+    mut numbered: impl FnMut(i64),
+) -> Result<Gathered<Documents>, DataError> {
     let files = files_of(path)?;
     let mut all = ExampleSet::new(Documents::empty(0), space)?;
-    let (mut tokens, mut vocabulary) = (0, None);
+    let (mut tokens, mut vocabulary, mut before) = (0, None, 0_i64);
     for file in &files {
         let mut source = Source::open(file)?;
         let header = Header::read(&mut source)?;
@@ -45,10 +65,12 @@ pub(crate) fn gather_docword(
         }
 
         all.begin(Documents::empty(header.vocabulary));
+        let each = |document: u32| numbered(before + i64::from(document) + 1);
         tokens += match space {
-            None => read_in_any_order(&mut source, header, &mut all)?,
-            Some(_) => read_in_order(&mut source, header, &mut all)?,
+            None => read_in_any_order(&mut source, header, &mut all, each)?,
+            Some(_) => read_in_order(&mut source, header, &mut all, each)?,
         };
+        before += header.documents as i64;
         if tokens > TOKENS_MAX {
             let found = format!("{tokens} tokens with the files before");
             let expected = format!("at most {TOKENS_MAX} tokens in all");
@@ -97,11 +119,13 @@ impl Header {
     }
 }
 
-/// Adds the documents of a file, and returns the number of their tokens. All rows are in memory.
+/// Adds the documents of a file, and returns the number of their tokens. Calls a function with each of them, counted from 0
+/// in the file. All rows are in memory.
 fn read_in_any_order(
     source: &mut Source<'_>,
     header: Header,
     all: &mut ExampleSet<Documents>,
+    each: impl FnMut(u32),
 ) -> Result<u64, DataError> {
     let mut rows: Vec<(u32, u32, u32)> = Vec::new();
     let (count, tokens) = each_row(source, header, |_, row| {
@@ -109,7 +133,7 @@ fn read_in_any_order(
         Ok(())
     })?;
     header.check(source.file(), count)?;
-    all.held().append(gathered(rows, header.vocabulary));
+    all.held().append(gathered(rows, header.vocabulary, each));
     Ok(tokens)
 }
 
@@ -118,6 +142,7 @@ fn read_in_order(
     source: &mut Source<'_>,
     header: Header,
     all: &mut ExampleSet<Documents>,
+    mut each: impl FnMut(u32),
 ) -> Result<u64, DataError> {
     let file = source.file().to_owned();
     let mut rows: Vec<(u32, u32, u32)> = Vec::new();
@@ -129,14 +154,15 @@ fn read_in_order(
                     "rows in the order of their documents, since app.data.examples is \"disk\"";
                 return Err(DataError::broken(&file, FilePosition::Row(number), found, expected));
             }
-            all.held().append(gathered(std::mem::take(&mut rows), header.vocabulary));
+            let document = gathered(std::mem::take(&mut rows), header.vocabulary, &mut each);
+            all.held().append(document);
             all.settle()?;
         }
         rows.push(row);
         Ok(())
     })?;
     header.check(&file, count)?;
-    all.held().append(gathered(rows, header.vocabulary));
+    all.held().append(gathered(rows, header.vocabulary, each));
     all.settle()?;
     Ok(tokens)
 }
@@ -183,8 +209,13 @@ fn each_row(
     Ok((rows, tokens))
 }
 
-/// The documents of `(document, word, count)` rows in any order. Counts of the same document and word are added.
-fn gathered(mut rows: Vec<(u32, u32, u32)>, vocabulary: usize) -> Documents {
+/// The documents of `(document, word, count)` rows in any order. Counts of the same document and word are added. Calls a
+/// function with each document.
+fn gathered(
+    mut rows: Vec<(u32, u32, u32)>,
+    vocabulary: usize,
+    mut each: impl FnMut(u32),
+) -> Documents {
     rows.sort_unstable();
 
     let mut read = Documents::empty(vocabulary);
@@ -197,6 +228,7 @@ fn gathered(mut rows: Vec<(u32, u32, u32)>, vocabulary: usize) -> Documents {
             of_words.push(same.iter().map(|row| row.2).sum());
         }
         read.push(&words, &of_words);
+        each(document[0].0);
     }
     read
 }

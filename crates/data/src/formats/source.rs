@@ -170,7 +170,7 @@ pub(crate) fn unpack_error(file: &Path, place: FilePosition, reason: std::io::Er
 }
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// Bytes of the decompressed file for each byte of the compressed one.

@@ -26,7 +26,8 @@ pub(crate) struct Home<S: DataSource, G: Default> {
     pub(crate) seed: Seed,
     /// The validation set that stands in for what would be held out.
     pub(crate) validation: Option<PathBuf>,
-    /// The workers of each data center that trains on this data. Each of them has the whole validation set.
+    /// The workers of each data center that trains on this data. Each data center has the whole validation set, whose examples
+    /// count once.
     validators: Vec<usize>,
     /// Where the examples go, if not in memory.
     pub(crate) space: Option<ScratchSpace>,
@@ -166,7 +167,9 @@ impl<S: DataSource, G: Default> Home<S, G> {
                 }),
             }
         });
-        Ok(Divided::stored(train_none, test_none, parts.collect()))
+        let mut divided = Divided::stored(train_none, test_none, parts.collect());
+        divided.test_total = test.len();
+        Ok(divided)
     }
 
     /// Holds out a share of the examples: those that train, and those that test.
@@ -180,7 +183,10 @@ impl<S: DataSource, G: Default> Home<S, G> {
         let seed = self.seed.child("split");
         let parts = split(self.data.split, self.data.skew, groups, self.workers, seed);
         match self.validation {
-            Some(_) => Divided::with_validation(train, &test, parts, &self.validators),
+            Some(_) => {
+                let divided = Divided::with_validation(train, &test, parts, &self.validators);
+                Divided { test_total: test.len(), ..divided }
+            }
             None => Divided::new(train, test, parts),
         }
     }

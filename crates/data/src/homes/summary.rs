@@ -153,14 +153,19 @@ fn are_classes(names: Option<&Names>, count: RangeInclusive<usize>) -> bool {
 }
 
 /// All examples of a run, of which this process has those of some data centers. `none` is no example, of the right shape.
+///
+/// A validation set is the same in all data centers, and its examples count once.
 pub(crate) fn joined<E: Examples + Clone>(none: E, parts: Vec<Part<'_, Divided<E>>>) -> Divided<E> {
     let mut all = Divided::none(none.clone(), none);
+    let validation = parts.iter().find(|part| part.summary.validation.is_some());
+    let validation = validation.map(|part| part.summary.test as usize);
     for Part { workers, summary, local, .. } in parts {
         match local {
             Some(divided) => all.append(divided),
             None => all.append_absent(workers, summary.train as usize, summary.test as usize),
         }
     }
+    all.test_total = validation.unwrap_or(all.test_total);
     all
 }
 

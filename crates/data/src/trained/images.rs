@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::classes::{check_labels, class_names, column, feature_names, known_places};
-use super::predictions::{Predictions, numbers};
+use super::predictions::{Predictions, check_finite, numbers};
 use crate::error::{DataError, FilePosition};
 use crate::formats::dense_tables::DenseTables;
 use crate::formats::example_tables::{ExampleTables, NO_LABEL};
@@ -82,11 +82,15 @@ impl GivenImages {
     }
 
     /// The labels where there are any, the most likely classes, and the probability of each class.
-    pub(super) fn predictions(&self, model: &Model) -> Predictions {
-        let Self { network, images, class_names, is_labelled, .. } = self;
+    ///
+    /// # Errors
+    /// [`DataError::Broken`] with the first example of which the model predicts no finite numbers.
+    pub(super) fn predictions(&self, model: &Model) -> Result<Predictions, DataError> {
+        let Self { network, images, class_names, is_labelled, path } = self;
         let probabilities = network.probabilities(model, images);
+        check_finite(&probabilities, images.classes, path, |at| format!("example {at}"))?;
         let names = class_names.as_ref();
-        let mut columns = vec![numbers("example", 0, images.len())];
+        let mut columns = vec![numbers(images.len())];
         if *is_labelled {
             let labels = images.labels.iter().map(|&label| label as usize);
             columns.push(("label".into(), column(names, labels)));
@@ -97,7 +101,7 @@ impl GivenImages {
             Some(name) => format!("probability.{name}"),
             None => format!("probability.{class}"),
         };
-        Predictions::new(columns).with_each(name, &probabilities)
+        Ok(Predictions::new(columns).with_each(name, &probabilities))
     }
 }
 

@@ -10,14 +10,14 @@ mod ratings;
 mod sparse;
 mod write;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::images::GivenImages;
 use self::ratings::GivenRatings;
 use self::sparse::GivenSparse;
 use crate::error::DataError;
-use crate::formats::docword::{read_docword, read_vocabulary};
+use crate::formats::docword::{read_numbered_docword, read_vocabulary};
 use crate::own_data::not_built_in;
 use gaia_core::application::{Application, Evaluation, Metric};
 use gaia_core::types::{Model, Seed};
@@ -33,7 +33,7 @@ use gaia_ml::examples::Documents;
 use gaia_ml::kernels::vector::largest;
 use gaia_model::TrainedModel;
 
-use self::predictions::numbers;
+use self::predictions::check_finite;
 pub use predictions::{PredictionColumn, PredictionValues, Predictions};
 
 /// A trained model, and examples that it is given.
@@ -47,7 +47,15 @@ enum Given {
     Ratings(GivenRatings),
     Images(GivenImages),
     Sparse(GivenSparse),
-    Documents(TopicModel, Documents),
+    Documents(GivenDocuments),
+}
+
+/// Documents, and the numbers that they have in their files.
+struct GivenDocuments {
+    topics: TopicModel,
+    documents: Documents,
+    numbers: Vec<i64>,
+    path: PathBuf,
 }
 
 impl TrainedOver {
@@ -97,7 +105,7 @@ impl TrainedOver {
             Given::Ratings(ratings) => ratings.given.len(),
             Given::Images(images) => images.len(),
             Given::Sparse(examples) => examples.len(),
-            Given::Documents(_, documents) => documents.len(),
+            Given::Documents(given) => given.documents.len(),
         }
     }
 
@@ -110,7 +118,7 @@ impl TrainedOver {
             Given::Ratings(ratings) => ratings.check_values()?,
             Given::Images(images) => images.check_labels()?,
             Given::Sparse(examples) => examples.check_labels()?,
-            Given::Documents(..) => {}
+            Given::Documents(_) => {}
         }
         let evaluated = self.given.application().evaluate(&self.model);
         evaluated.map_err(|error| DataError::Application(error.into_inner()))
@@ -122,21 +130,15 @@ impl TrainedOver {
     }
 
     /// What the model predicts of each example.
-    pub fn predictions(&self) -> Predictions {
+    ///
+    /// # Errors
+    /// [`DataError::Broken`] where there is an example of which the model predicts no finite number.
+    pub fn predictions(&self) -> Result<Predictions, DataError> {
         match &self.given {
             Given::Ratings(ratings) => ratings.predictions(&self.model),
             Given::Images(images) => images.predictions(&self.model),
             Given::Sparse(examples) => examples.predictions(&self.model),
-            Given::Documents(topics, documents) => {
-                let shares = topics.shares(&self.model, documents);
-                let width = shares.len().checked_div(documents.len()).unwrap_or(1).max(1);
-                let most = shares.chunks_exact(width).map(|row| largest(row) as i64 + 1).collect();
-                Predictions::new(vec![
-                    numbers("document", 1, documents.len()),
-                    ("topic".into(), PredictionValues::Integers(most)),
-                ])
-                .with_each(|topic| format!("share.{}", topic + 1), &shares)
-            }
+            Given::Documents(given) => given.predictions(&self.model),
         }
     }
 }
@@ -147,14 +149,31 @@ impl Given {
             Self::Ratings(ratings) => &ratings.application,
             Self::Images(images) => &images.network,
             Self::Sparse(examples) => &examples.regression,
-            Self::Documents(topics, _) => topics,
+            Self::Documents(given) => &given.topics,
         }
+    }
+}
+
+impl GivenDocuments {
+    /// The numbers of the documents, their largest topics, and the share of each topic.
+    fn predictions(&self, model: &Model) -> Result<Predictions, DataError> {
+        let Self { topics, documents, numbers, path } = self;
+        let shares = topics.shares(model, documents);
+        let width = shares.len().checked_div(documents.len()).unwrap_or(1).max(1);
+        check_finite(&shares, width, path, |at| format!("document {}", numbers[at]))?;
+        let most = shares.chunks_exact(width).map(|row| largest(row) as i64 + 1).collect();
+        let columns = vec![
+            ("document".into(), PredictionValues::Integers(numbers.clone())),
+            ("topic".into(), PredictionValues::Integers(most)),
+        ];
+        Ok(Predictions::new(columns).with_each(|topic| format!("share.{}", topic + 1), &shares))
     }
 }
 
 fn documents(config: &TopicModelConfig, seed: Seed) -> Result<Given, DataError> {
     let data = config.data.as_data();
-    let documents = read_docword(path(&data)?)?;
+    let path = path(&data)?.to_owned();
+    let (documents, numbers) = read_numbered_docword(&path)?;
     let words = config.data.vocabulary_path.as_deref();
     let vocabulary = words.map(|words| read_vocabulary(words, documents.vocabulary)).transpose()?;
     let divided = for_one_worker(documents.clone());
@@ -162,7 +181,7 @@ fn documents(config: &TopicModelConfig, seed: Seed) -> Result<Given, DataError> 
     let counts = TokenCounts::of(&documents);
     let config = config.clone();
     let topics = TopicModel::new(config, divided, held_out, counts, vocabulary, seed, GIVEN);
-    Ok(Given::Documents(topics, documents))
+    Ok(Given::Documents(GivenDocuments { topics, documents, numbers, path }))
 }
 
 /// Where the data is.

@@ -1,5 +1,9 @@
 //! Predictions as a table.
 
+use std::path::Path;
+
+use crate::error::{DataError, FilePosition};
+
 /// Predictions, one row for each example that was given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predictions {
@@ -64,9 +68,26 @@ impl PredictionValues {
     }
 }
 
-/// The numbers of examples, the first of which is `first`.
-pub(super) fn numbers(name: &str, first: i64, count: usize) -> (String, PredictionValues) {
-    (name.into(), PredictionValues::Integers((first..).take(count).collect()))
+/// A column with the numbers of examples, from 0.
+pub(super) fn numbers(count: usize) -> (String, PredictionValues) {
+    ("example".into(), PredictionValues::Integers((0..).take(count).collect()))
+}
+
+/// Checks that a model predicts finite numbers: of those that are not, no class is the most likely. `values` has `width` of
+/// them for each example, and `name` is what an example is called.
+///
+/// # Errors
+/// [`DataError::Broken`] with the first example of which the model predicts something else.
+pub(super) fn check_finite(
+    values: &[f32],
+    width: usize,
+    path: &Path,
+    name: impl Fn(usize) -> String,
+) -> Result<(), DataError> {
+    let Some(at) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+    let found = format!("{}, of which the model predicts {}", name(at / width), values[at]);
+    let expected = "a finite prediction: features of the scale of those that trained the model";
+    Err(DataError::broken(path, FilePosition::Whole, found, expected))
 }
 
 #[cfg(test)]
@@ -84,5 +105,19 @@ mod tests {
 
         let none = Predictions::new(vec![("row".into(), PredictionValues::Integers(vec![]))]);
         assert_eq!(none.with_each(|at| at.to_string(), &[]).columns.len(), 1);
+    }
+
+    #[test]
+    fn a_number_that_is_not_finite_is_that_of_an_example() {
+        let check = |values: &[f32]| {
+            check_finite(values, 2, Path::new("given"), |at| format!("example {at}"))
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&[0.5; 4]), Ok(()));
+        for (value, shown) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+            let error = check(&[0.5, 0.5, 0.5, value]).expect_err("a value that is not finite");
+            let says = format!("given: found example 1, of which the model predicts {shown}");
+            assert!(error.starts_with(&says), "{error}");
+        }
     }
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::predictions::{PredictionValues, Predictions};
+use super::predictions::{PredictionValues, Predictions, check_finite};
 use super::{GIVEN, for_one_worker};
 use crate::error::{DataError, FilePosition};
 use crate::formats::rating_rows::{RatingRows, Values};
@@ -70,16 +70,26 @@ impl GivenRatings {
         let Some(at) = self.named.value.iter().position(|value| value.is_nan()) else {
             return Ok(());
         };
+        let found = format!("{} without a rating", self.pair(at));
+        Err(DataError::broken(&self.path, FilePosition::Whole, found, "a rating in each row"))
+    }
+
+    /// What a rating is called.
+    fn pair(&self, at: usize) -> String {
         let shown = |side: usize, place: u32| {
             self.names[side].get(place as usize).map(|name| name.to_string()).unwrap_or_default()
         };
         let [user, item] = [shown(0, self.named.user[at]), shown(1, self.named.item[at])];
-        let found = format!("user {user} and item {item} without a rating");
-        Err(DataError::broken(&self.path, FilePosition::Whole, found, "a rating in each row"))
+        format!("user {user} and item {item}")
     }
 
     /// The users, the items, their ratings where there are any, and the predictions.
-    pub(super) fn predictions(&self, model: &Model) -> Predictions {
+    ///
+    /// # Errors
+    /// [`DataError::Broken`] with the first rating of which the model predicts no finite number.
+    pub(super) fn predictions(&self, model: &Model) -> Result<Predictions, DataError> {
+        let predictions = self.application.predictions(model, &self.given);
+        check_finite(&predictions, 1, &self.path, |at| self.pair(at))?;
         let named = |side: usize, places: &[u32]| match &self.names[side] {
             Names::Numbers(numbers)
                 if numbers.iter().all(|&number| i64::try_from(number).is_ok()) =>
@@ -99,9 +109,8 @@ impl GivenRatings {
         if self.named.value.iter().any(|value| !value.is_nan()) {
             columns.push(("rating".into(), PredictionValues::Floats(self.named.value.clone())));
         }
-        let predictions = self.application.predictions(model, &self.given);
         columns.push(("prediction".into(), PredictionValues::Floats(predictions)));
-        Predictions::new(columns)
+        Ok(Predictions::new(columns))
     }
 }
 

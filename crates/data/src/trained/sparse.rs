@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::classes::{check_labels, class_names, column, feature_names, known_places};
-use super::predictions::{PredictionValues, Predictions, numbers};
+use super::predictions::{PredictionValues, Predictions, check_finite, numbers};
 use super::{GIVEN, for_one_worker};
 use crate::error::DataError;
 use crate::formats::example_tables::ExampleTables;
@@ -85,9 +85,13 @@ impl GivenSparse {
     }
 
     /// The labels where there are any, the more likely classes, and the probability of the second class.
-    pub(super) fn predictions(&self, model: &Model) -> Predictions {
-        let Self { regression, examples, class_names, is_labelled, .. } = self;
+    ///
+    /// # Errors
+    /// [`DataError::Broken`] with the first example of which the model predicts no finite number.
+    pub(super) fn predictions(&self, model: &Model) -> Result<Predictions, DataError> {
+        let Self { regression, examples, class_names, is_labelled, path } = self;
         let probabilities = regression.probabilities(model, examples);
+        check_finite(&probabilities, 1, path, |at| format!("example {at}"))?;
         let classes = |positive: Vec<bool>| match class_names {
             Some(names) => column(Some(names), positive.into_iter().map(usize::from)),
             None => {
@@ -95,7 +99,7 @@ impl GivenSparse {
                 PredictionValues::Integers(positive.into_iter().map(sign).collect())
             }
         };
-        let mut columns = vec![numbers("example", 0, examples.len())];
+        let mut columns = vec![numbers(examples.len())];
         if *is_labelled {
             let labels = examples.labels.iter().map(|label| *label > 0.0).collect();
             columns.push(("label".into(), classes(labels)));
@@ -103,6 +107,6 @@ impl GivenSparse {
         let more_likely = probabilities.iter().map(|probability| *probability > 0.5).collect();
         columns.push(("class".into(), classes(more_likely)));
         columns.push(("probability".into(), PredictionValues::Floats(probabilities)));
-        Predictions::new(columns)
+        Ok(Predictions::new(columns))
     }
 }

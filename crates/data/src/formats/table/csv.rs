@@ -10,10 +10,11 @@ use std::str;
 use csv::{ByteRecord, Reader, ReaderBuilder, Terminator};
 
 use super::columns::{Batch, Column, Content, Lists, NameColumn, Request};
+use super::quotes::Quotes;
 use super::{ColumnInfo, Rows, Table, batch_rows};
 use crate::error::{DataError, FilePosition, shown};
 use crate::formats::name_index::NAME_BYTES_MAX;
-use crate::formats::source::{ROW_BYTES_MAX, Source, unpack_error};
+use crate::formats::source::{BYTE_ORDER_MARK, ROW_BYTES_MAX, Source, unpack_error};
 
 /// A file whose first row has been read.
 pub(super) struct CsvTable {
@@ -21,19 +22,24 @@ pub(super) struct CsvTable {
     rows: Reader<Rationed>,
     /// Where in the file the row begins that is being read.
     start: Rc<Cell<u64>>,
+    /// The line of the first quote that is known not to be closed.
+    unclosed: Rc<Cell<Option<u64>>>,
     record: ByteRecord,
     /// The fields of each row.
     width: usize,
-    /// The number of the last row that was read.
-    row: u64,
 }
 
 impl CsvTable {
     pub(super) fn open(file: &Path, separator: u8) -> Result<Table, DataError> {
-        let start = Rc::new(Cell::new(0));
-        let source = Source::open(file)?.into_bytes();
-        let start_of_row = Rc::clone(&start);
-        let rationed = Rationed { bytes: source, given: 0, last: b'\n', start: start_of_row };
+        let (start, unclosed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
+        let rationed = Rationed {
+            bytes: Source::open(file)?.into_bytes(),
+            given: 0,
+            last: b'\n',
+            start: Rc::clone(&start),
+            quotes: Quotes::new(separator),
+            unclosed: Rc::clone(&unclosed),
+        };
         // Rows end at a line feed alone, so that their numbers are known: a carriage return before it is trimmed with the
         // blanks of the last field.
         let rows = ReaderBuilder::new()
@@ -43,12 +49,13 @@ impl CsvTable {
             .buffer_capacity(BUFFER_BYTES)
             .from_reader(rationed);
         let record = ByteRecord::new();
-        let mut table = Self { file: file.into(), rows, start, record, width: 0, row: 1 };
+        let mut table = Self { file: file.into(), rows, start, unclosed, record, width: 0 };
 
         let names = match table.rows.byte_headers() {
             Ok(names) => names.clone(),
             Err(error) => return Err(table.error(error)),
         };
+        table.check_quotes()?;
         let mut columns = Vec::new();
         for name in &names {
             let name = str::from_utf8(name).map_err(|_| {
@@ -96,12 +103,12 @@ impl CsvTable {
                 Ok(false) => break,
                 Err(error) => return Err(self.error(error)),
             }
+            self.check_quotes()?;
             if self.record.as_slice() == b"\r" {
                 continue;
             }
 
             let row = self.first_line();
-            self.row = row;
             if self.record.len() != self.width {
                 let found = format!("{} fields", self.record.len());
                 let expected = format!("{} fields, as in row 1", self.width);
@@ -121,27 +128,41 @@ impl CsvTable {
         Ok(batch)
     }
 
+    /// Checks that all quotes of the record are closed that has just been read: the rows that a quote takes for its own
+    /// would be missing without a word.
+    fn check_quotes(&self) -> Result<(), DataError> {
+        // The file is read ahead. Quotes of later records are told when their turn comes.
+        match self.unclosed.get().filter(|line| *line < self.rows.position().line()) {
+            None => Ok(()),
+            Some(line) => {
+                let found = "a quote that is not closed";
+                let expected = "a closing quote at the end of its field";
+                Err(DataError::broken(&self.file, FilePosition::Row(line), found, expected))
+            }
+        }
+    }
+
     /// The line in which the record begins that has just been read. The reader stands in the line after it.
-    ///
-    /// A quote that is not closed at the end of the file takes the last line feed for its own.
     fn first_line(&self) -> u64 {
         let within = self.record.as_slice().iter().filter(|byte| **byte == b'\n').count() as u64;
-        self.rows.position().line().saturating_sub(1 + within).max(self.row + 1)
+        self.rows.position().line() - 1 - within
     }
 
     /// What is wrong with the file, by the error of its reader.
     fn error(&self, error: csv::Error) -> DataError {
         let line = self.rows.position().line();
-        let broken = |found: String, expected: String| {
-            DataError::broken(&self.file, FilePosition::Row(line), found, expected)
-        };
         match error.into_kind() {
             csv::ErrorKind::Io(reason) if reason.kind() == ErrorKind::QuotaExceeded => {
+                let place = FilePosition::Row(self.unclosed.get().unwrap_or(line));
+                let found = "a longer row, or a quote that is not closed";
                 let expected = format!("a row of at most {ROW_BYTES_MAX} bytes");
-                broken("a longer row, or a quote that is not closed".into(), expected)
+                DataError::broken(&self.file, place, found, expected)
             }
             csv::ErrorKind::Io(reason) => unpack_error(&self.file, FilePosition::Row(line), reason),
-            other => broken(format!("{other:?}"), "fields".into()),
+            other => {
+                let found = format!("{other:?}");
+                DataError::broken(&self.file, FilePosition::Row(line), found, "fields")
+            }
         }
     }
 }
@@ -184,6 +205,9 @@ pub(super) fn push_number(names: &mut Lists<u8>, number: impl Display) {
 }
 
 /// The bytes of a file, as long as no row is too long. The last row ends with a line feed, whether the file has it or not.
+///
+/// The reader takes a quote that is not closed for a field that goes on, to another quote or to the end of the file, and says
+/// nothing of it. So quotes are followed here.
 struct Rationed {
     bytes: Box<dyn BufRead>,
     /// Bytes that have been read.
@@ -191,11 +215,14 @@ struct Rationed {
     /// The last of them.
     last: u8,
     start: Rc<Cell<u64>>,
+    quotes: Quotes,
+    unclosed: Rc<Cell<Option<u64>>>,
 }
 
 impl Read for Rationed {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         if self.given.saturating_sub(self.start.get()) > ROW_BYTES_MAX {
+            self.unclosed.set(self.unclosed.get().or_else(|| self.quotes.open()));
             return Err(ErrorKind::QuotaExceeded.into());
         }
         let mut read = self.bytes.read(into)?;
@@ -203,9 +230,16 @@ impl Read for Rationed {
             into[0] = b'\n';
             read = 1;
         }
-        if let Some(last) = into[..read].last() {
+        let mut bytes = &into[..read];
+        if let Some(last) = bytes.last() {
             self.last = *last;
         }
+        if self.given == 0 {
+            bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+        }
+        let is_over = read == 0 && !into.is_empty();
+        let unclosed = if is_over { self.quotes.open() } else { self.quotes.follow(bytes) };
+        self.unclosed.set(self.unclosed.get().or(unclosed));
         self.given += read as u64;
         Ok(read)
     }

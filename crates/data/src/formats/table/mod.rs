@@ -10,6 +10,7 @@ mod fields;
 mod guarded;
 mod pages;
 mod parquet;
+mod quotes;
 mod thrift;
 mod write;
 

@@ -71,14 +71,15 @@ class DdpRun(Run):
 
     def _as_one(self, act: Any) -> None:
         """Lets the first process act, and then gives all of them its values."""
-        state = torch.zeros(4, dtype=torch.int64)
+        state = torch.zeros(4, dtype=torch.int64, device="cpu")
         failure: BaseException | None = None
         if self._worker is not None:
             try:
                 act()
             except BaseException as error:  # noqa: BLE001
                 failure = error
-            state = torch.tensor([self.clock, self._over, failure is not None, self._has_loaded], dtype=torch.int64)
+            found = [self.clock, self._over, failure is not None, self._has_loaded]
+            state = torch.tensor(found, dtype=torch.int64, device="cpu")
         self._take_from_first(state)
         if failure is not None:
             raise failure

@@ -80,34 +80,43 @@ class Batches(Iterator[T]):
     that nothing but the loop holds. Batches that are taken by ``next()`` are in no loop.
     """
 
-    def __init__(self, run: Run, batches: Generator[T, None, None]) -> None:
+    def __init__(self, run: Run, begin: Callable[[], Generator[T, None, None]]) -> None:
         self._run = run
-        self._batches = batches
-        #: Whether a loop has begun, and whether it has had all batches.
-        self._begun = self._ended = False
+        self._begin = begin
+        self._begun: Generator[T, None, None] | None = None
+        #: Whether there is a loop, and whether it has had all batches.
+        self._has_loop = self._ended = False
 
     def __iter__(self) -> Iterator[T]:
         if self._ended:
             return iter(())
-        if self._begun:
+        if self._has_loop:
             raise GaiaError("a second loop over the batches of one run(loader), expected run(loader) in each loop", 2)
-        self._begun = True
+        self._has_loop = True
+        # A loader may draw random numbers where its loop begins, and not with the first batch.
+        self._batches()
         return self._loop()
 
     def __next__(self) -> T:
-        return next(self._batches)
+        return next(self._batches())
+
+    def _batches(self) -> Generator[T, None, None]:
+        if self._begun is None:
+            self._begun = self._begin()
+        return self._begun
 
     def _loop(self) -> Iterator[T]:
         self._run._loops += 1
         try:
-            yield from self._batches
+            yield from self._batches()
             self._ended = True
         finally:
             self._run._loops -= 1
 
     def close(self) -> None:
         """Ends the loop for the run."""
-        self._batches.close()
+        if self._begun is not None:
+            self._begun.close()
 
 
 class Run:
@@ -142,8 +151,8 @@ class Run:
         self._waits = False
         #: The rows that this clock has read. ``None``: all.
         self._read: Rows | None = None
-        #: Whether the values after this iteration may stay out of the buffer, and whether those before it have.
-        self._may_stay = self._is_ahead = False
+        #: Whether the values after this iteration may stay out of the buffer.
+        self._may_stay = False
         #: Whether the latest exchange has given the script other values.
         self._has_loaded = False
         self._learning_rate = LearningRate()
@@ -186,7 +195,12 @@ class Run:
             GaiaError: ``rows`` names no tensor, or a row that the tensor does not have; or a second loop is over the same
                 batches.
         """
-        return Batches(self, self._batches(loader, rows, batches_per_clock))
+        def begin() -> Generator[T, None, None]:
+            # A run that is over wants no batches, for which a loader may start processes.
+            batches: Iterable[T] = () if self._over else iter(loader)
+            return self._batches(batches, rows, batches_per_clock)
+
+        return Batches(self, begin)
 
     def _batches(
         self,
@@ -238,7 +252,7 @@ class Run:
                     return
         finally:
             if began and self._worker is not None and not self._over:
-                self._store_what_stayed()
+                self._parameters.store()
                 self._worker.exchange.left()
 
     def end(self) -> None:
@@ -252,7 +266,7 @@ class Run:
         if self._waits:
             self._exchange(None)
         if not self._over:
-            self._store_what_stayed()
+            self._parameters.store()
             self._worker.exchange.end()
             self._serve()
 
@@ -344,12 +358,12 @@ class Run:
         if self._worker is not None:
             # Where a clock has several steps, a script may end within one, whose steps do not count.
             may_keep = self._loops > 0 and self._steps_per_clock == 1
-            self._is_ahead = self._may_stay and may_keep and needed is None
-            if not self._is_ahead:
+            is_stored = not (self._may_stay and may_keep and needed is None)
+            if is_stored:
                 self._parameters.store()
             try:
                 rows, rate = self._with_buffers(needed), self._learning_rate.factor
-                self._worker.exchange.iterated(examples, rows, rate, may_keep, not self._is_ahead)
+                self._worker.exchange.iterated(examples, rows, rate, may_keep, is_stored)
             except ValueError as error:
                 raise GaiaError(str(error), 2) from None
             self._serve()
@@ -379,13 +393,13 @@ class Run:
                 self._over = True
                 raise RunStopped(worker.reason() or STOPPED)
             if request == "store":
-                self._store_what_stayed()
+                parameters.store()
                 worker.exchange.stored()
                 continue
             # After an evaluation the script has the values that were judged.
             if asked.is_written or self._has_loaded:
                 parameters.load(request != "iterate")
-                self._has_loaded, self._is_ahead = True, False
+                self._has_loaded = True
             if request == "iterate":
                 self.clock, self._may_stay = asked.clock, asked.may_stay
                 return
@@ -394,12 +408,6 @@ class Run:
                 worker.exchange.taken()
                 return
             self._judge(worker)
-
-    def _store_what_stayed(self) -> None:
-        """Puts values into the buffer that have stayed out of it."""
-        if self._is_ahead:
-            self._parameters.store()
-            self._is_ahead = False
 
     def _judge(self, worker: Worker) -> None:
         """Evaluates the values that were loaded. The streams of random numbers go on as without it."""
@@ -452,13 +460,14 @@ def _judged(found: float | Sequence[float]) -> tuple[float, float, float]:
 
 def _examples_of(batch: Any) -> int:
     """The first dimension of the first tensor in a batch. 1 of what has none."""
-    while True:
-        shape = getattr(batch, "shape", None)
-        if shape is not None and len(shape) > 0:
-            return int(shape[0])
-        if isinstance(batch, dict) and batch:
-            batch = next(iter(batch.values()))
-        elif isinstance(batch, (tuple, list)) and batch:
-            batch = batch[0]
-        else:
-            return 1
+    return next((int(shape[0]) for shape in _shapes(batch) if len(shape) > 0), 1)
+
+
+def _shapes(batch: Any) -> Iterator[Any]:
+    """The shapes of the tensors in a batch, which may be in dicts, lists and tuples."""
+    shape = getattr(batch, "shape", None)
+    if shape is not None:
+        yield shape
+    elif isinstance(batch, (Mapping, tuple, list)):
+        for part in batch.values() if isinstance(batch, Mapping) else batch:
+            yield from _shapes(part)

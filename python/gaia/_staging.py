@@ -18,7 +18,7 @@ import torch
 def host_buffer(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """A flat buffer for the values of these tensors, in single precision. Pinned if one of them is in the memory of CUDA."""
     pinned = any(one.device.type == "cuda" for one in tensors)
-    return torch.empty(sum(one.numel() for one in tensors), dtype=torch.float32, pin_memory=pinned)
+    return torch.empty(sum(one.numel() for one in tensors), dtype=torch.float32, device="cpu", pin_memory=pinned)
 
 
 def parts_of(buffer: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.optim import optimizer as optimizers
 
 from gaia._errors import GaiaError
 from gaia._inside import inside
@@ -53,9 +55,78 @@ def join_module(
         # What `save` writes is collected then: alone, nothing of the model is touched.
         parameters = Unjoined(model) if worker is None else Module(model, _sparse(tables, evaluated))
         run = Run(parameters, worker, evaluate, steps_per_clock, sharded)
+    trained = Trained(model, optimizer) if worker is not None or named() is not None else None
     run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
-    optimizer.register_step_post_hook(lambda *_: run._stepped(rate=_rate(optimizer, run._ends_clock)))
+
+    def stepped(*_: Any) -> None:
+        if trained is not None and not run._over:
+            trained.check()
+        run._stepped(rate=_rate(optimizer, run._ends_clock))
+
+    optimizer.register_step_post_hook(stepped)
+    if trained is not None:
+        _watch_others(optimizer, run)
     return run
+
+
+class Trained:
+    """The parameters that a run trains, and the optimizer whose steps are its clocks.
+
+    Raises:
+        GaiaError: The optimizer changes others, too.
+    """
+
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self._model, self._optimizer = model, optimizer
+        tables = [table.weight for _, table in _tables(model)]
+        self._ids = {id(one) for one in [*(one for _, one in _parameters(model)), *tables]}
+        self.check()
+
+    def check(self) -> None:
+        """Checks that the optimizer changes no other parameters."""
+        others = [one for one in _optimized(self._optimizer) if one.requires_grad and id(one) not in self._ids]
+        if not others:
+            return
+        names = [name for name, one in self._model.named_parameters() if one is others[0]]
+        if names:
+            raise GaiaError(f"{names[0]} was frozen at gaia.join(...) and is trained now, expected it to need a gradient before", 2)
+        raise GaiaError(
+            f"the optimizer trains a parameter of shape {tuple(others[0].shape)} that is not of the module, expected all of its parameters "
+            "in the module of gaia.join(...)",
+            2,
+        )
+
+
+def _optimized(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+#: The optimizers that have joined runs.
+_joined: weakref.WeakKeyDictionary[torch.optim.Optimizer, weakref.ref[Run]] = weakref.WeakKeyDictionary()
+_watches = False
+
+
+def _watch_others(optimizer: torch.optim.Optimizer, run: Run) -> None:
+    """Checks that no other optimizer makes the steps of the one that has joined a run."""
+    global _watches
+    _joined[optimizer] = weakref.ref(run)
+    if not _watches:
+        _watches = True
+        optimizers.register_optimizer_step_post_hook(lambda other, *_: _check_other(other))
+
+
+def _check_other(other: torch.optim.Optimizer) -> None:
+    if other in _joined:
+        return
+    own = {id(one) for one in _optimized(other)}
+    for optimizer, reference in list(_joined.items()):
+        run = reference()
+        if run is not None and not run._over and any(id(one) in own for one in _optimized(optimizer)):
+            raise GaiaError(
+                "another optimizer has made a step with parameters of the one of gaia.join(...), whose steps are the clocks of the run, "
+                "expected that one: change its learning rate and its state, and not the optimizer",
+                2,
+            )
 
 
 def _rate(optimizer: torch.optim.Optimizer, waits: bool) -> float | None:
@@ -152,7 +223,15 @@ def _parameters(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
 
 
 def _statistics(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    return [(name, one) for name, one in model.named_buffers() if one.is_floating_point()]
+    """Buffers of floating-point numbers. Not those that a state leaves out, nor masks, which have numbers that are not finite."""
+    kept = {id(owner._buffers[key]) for owner, key in _buffers(model) if key not in owner._non_persistent_buffers_set}
+    found = [(name, one) for name, one in model.named_buffers() if id(one) in kept and one.is_floating_point()]
+    return [(name, one) for name, one in found if bool(torch.isfinite(one.float()).all())]
+
+
+def _buffers(model: torch.nn.Module) -> list[tuple[torch.nn.Module, str]]:
+    """All buffers, as modules and the names that they have there."""
+    return [(owner, key) for owner in model.modules() for key, one in owner._buffers.items() if one is not None]
 
 
 def _tensors(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
@@ -202,16 +281,22 @@ class Module(Parameters):
         self._views: list[tuple[str, torch.Tensor, int]] = []
         weights = [(table.name, embedding.weight) for table, embedding in sparse]
         self._kinds = [(name, one, one.dtype, one.device) for name, one in [*found, *weights]]
-        shared, copied, parts = [], [], parts_of(self.flat, tensors)
+        self.values = self.flat.numpy()
+        #: Where the module has its statistics. A module may assign others to their names.
+        measured = {id(one): (name, one) for name, one in found if not isinstance(one, torch.nn.Parameter)}
+        places = [(owner, key, measured.get(id(owner._buffers[key]))) for owner, key in _buffers(model)]
+        self._places = [(owner, key, *at) for owner, key, at in places if at is not None]
+        shared, copied, parts, start = [], [], parts_of(self.flat, tensors), 0
         for at, ((name, one), part) in enumerate(zip(found, parts, strict=True)):
             part.copy_(one.detach())
             if one.dtype == torch.float32 and one.device.type == "cpu":
-                one.data = part
+                # A storage of its own, so that who writes one tensor to a file does not write all.
+                one.data = torch.from_numpy(self.values[start : start + one.numel()]).view(one.shape)
                 self._views.append((name, one, part.data_ptr()))
                 shared.append(at)
             else:
                 copied.append(at)
-        self.values = self.flat.numpy()
+            start += one.numel()
         self.writes = inside()[0] == 0
 
         # Tensors of fewer bits round what they are given. What is sent is the change since then.
@@ -239,6 +324,7 @@ class Module(Parameters):
                 torch.from_numpy(table.hand.values).copy_(embedding.weight.detach())
 
     def check(self) -> None:
+        self._take_assigned()
         moved = [name for name, one, dtype, device in self._kinds if (one.dtype, one.device) != (dtype, device)]
         moved += [name for name, one, address in self._views if one.data_ptr() != address]
         on_host = [(table, one.weight) for table, one in self._tables if one.weight.device.type == "cpu" and one.weight.numel()]
@@ -252,7 +338,27 @@ class Module(Parameters):
         return self._model
 
     def evaluating(self) -> Callable[[], None]:
-        return restoring_modes(self._model)
+        restore_modes = restoring_modes(self._model)
+
+        def restore() -> None:
+            restore_modes()
+            for owner, key, _, one in self._places:
+                owner._buffers[key] = one
+
+        return restore
+
+    def _take_assigned(self) -> None:
+        """Takes over what the module has assigned to the names of its statistics."""
+        for owner, key, name, one in self._places:
+            assigned = owner._buffers.get(key)
+            if assigned is one:
+                continue
+            if assigned is None or assigned.shape != one.shape:
+                shape = None if assigned is None else tuple(assigned.shape)
+                raise GaiaError(f"{name} was assigned {shape}, expected a tensor of shape {tuple(one.shape)}", 2)
+            with torch.no_grad():
+                one.copy_(assigned.detach())
+            owner._buffers[key] = one
 
 
 def restoring_modes(model: torch.nn.Module) -> Callable[[], None]:

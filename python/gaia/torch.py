@@ -65,7 +65,7 @@ class Embedding(torch.nn.Module):  # type: ignore[misc]
             _gaia.write_initial_rows(values, embedding_dim, *self.initial)
             self.weight = torch.nn.Parameter(whole)
         else:
-            self._ids = torch.empty(0, dtype=torch.int64)
+            self._ids = torch.empty(0, dtype=torch.int64, device="cpu")
             self.weight = torch.nn.Parameter(torch.empty(0, embedding_dim, dtype=torch.float32, device="cpu"))
             self.weight._gaia_rows_in_hand = self  # type: ignore[attr-defined]
             _watch_optimizers()

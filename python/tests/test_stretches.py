@@ -26,6 +26,7 @@ LOOP
     else:
         run.step()
     if step == LAST:
+        w += AFTER
         break
 if not run.over:
     # What a script does after its loop is its own.
@@ -68,6 +69,8 @@ LOOP
     model.w.grad = -torch.from_numpy(change_of(gaia.rank(), step, arrays(model)["w"])).double()
     optimizer.step()
     if step == LAST:
+        with torch.no_grad():
+            model.w.add_(AFTER)
         break
 if not run.over:
     with torch.no_grad():
@@ -118,7 +121,7 @@ class Trained:
         cluster = Cluster(folder, clocks=clocks, remote=remote, keys=keys)
         values = {"SETUP": setup, "EVALUATED": more.get("evaluated", "0"), "STEPS": steps, "EACH": each, "NAMES": names}
         text = more.get("script", SCRIPT).replace("LOOP", more.get("loop", UNNAMED))
-        for name, value in {**values, "LAST": more.get("last", -1)}.items():
+        for name, value in {**values, "LAST": more.get("last", -1), "AFTER": more.get("after", 0)}.items():
             text = text.replace(name, str(value))
         script = write(folder / "script.py", text)
         states = {dc: {"GAIA_STATE": f"state-{dc}"} if state else {} for dc in ("east", "west")}
@@ -255,6 +258,14 @@ def test_tensors_that_are_not_in_the_buffer_are_copied_where_somebody_needs_them
     # Of five clocks one or two begin or end a round, and of four one is evaluated, which loads twice.
     stores, loads = trained.copies_of_a_clock
     assert 0.1 < stores < 0.7 and 0.1 < loads < 0.95, trained.copies_of_a_clock
+
+
+@pytest.mark.parametrize("script", [SCRIPT, STAGED])
+def test_what_a_script_changes_in_its_loop_after_an_evaluation_goes_with_its_last_step(tmp_path, script):
+    if script == STAGED:
+        pytest.importorskip("torch", reason="skipped: torch is not installed")
+    trained = Trained(tmp_path / "run", last=35, after=1000, script=script)
+    assert numpy.array_equal(trained.values, trained.expected() + 1000)
 
 
 def test_tensors_that_are_not_in_the_buffer_are_copied_in_each_clock_where_nothing_is_kept(tmp_path):

@@ -195,6 +195,7 @@ class Run:
             GaiaError: ``rows`` names no tensor, or a row that the tensor does not have; or a second loop is over the same
                 batches.
         """
+
         def begin() -> Generator[T, None, None]:
             # A run that is over wants no batches, for which a loader may start processes.
             batches: Iterable[T] = () if self._over else iter(loader)

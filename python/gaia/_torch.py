@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.optim import optimizer as optimizers
 
 from gaia._errors import GaiaError
 from gaia._inside import inside
@@ -15,6 +13,7 @@ from gaia._place import Worker, named
 from gaia._run import Evaluate, Parameters, Run
 from gaia._sparse import SparseTable, evaluated_rows
 from gaia._staging import Staging, host_buffer, parts_of, rounded_buffer
+from gaia._trained import Trained, watch_others
 from gaia.torch import Embedding, check_row_state
 
 
@@ -55,7 +54,10 @@ def join_module(
         # What `save` writes is collected then: alone, nothing of the model is touched.
         parameters = Unjoined(model) if worker is None else Module(model, _sparse(tables, evaluated))
         run = Run(parameters, worker, evaluate, steps_per_clock, sharded)
-    trained = Trained(model, optimizer) if worker is not None or named() is not None else None
+    trained = None
+    if worker is not None or named() is not None:
+        weights = [one for _, one in _parameters(model)] + [table.weight for _, table in tables]
+        trained = Trained(model, weights, optimizer)
     run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
 
     def stepped(*_: Any) -> None:
@@ -65,68 +67,8 @@ def join_module(
 
     optimizer.register_step_post_hook(stepped)
     if trained is not None:
-        _watch_others(optimizer, run)
+        watch_others(optimizer, run)
     return run
-
-
-class Trained:
-    """The parameters that a run trains, and the optimizer whose steps are its clocks.
-
-    Raises:
-        GaiaError: The optimizer changes others, too.
-    """
-
-    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        self._model, self._optimizer = model, optimizer
-        tables = [table.weight for _, table in _tables(model)]
-        self._ids = {id(one) for one in [*(one for _, one in _parameters(model)), *tables]}
-        self.check()
-
-    def check(self) -> None:
-        """Checks that the optimizer changes no other parameters."""
-        others = [one for one in _optimized(self._optimizer) if one.requires_grad and id(one) not in self._ids]
-        if not others:
-            return
-        names = [name for name, one in self._model.named_parameters() if one is others[0]]
-        if names:
-            raise GaiaError(f"{names[0]} was frozen at gaia.join(...) and is trained now, expected it to need a gradient before", 2)
-        raise GaiaError(
-            f"the optimizer trains a parameter of shape {tuple(others[0].shape)} that is not of the module, expected all of its parameters "
-            "in the module of gaia.join(...)",
-            2,
-        )
-
-
-def _optimized(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [one for group in optimizer.param_groups for one in group["params"]]
-
-
-#: The optimizers that have joined runs.
-_joined: weakref.WeakKeyDictionary[torch.optim.Optimizer, weakref.ref[Run]] = weakref.WeakKeyDictionary()
-_watches = False
-
-
-def _watch_others(optimizer: torch.optim.Optimizer, run: Run) -> None:
-    """Checks that no other optimizer makes the steps of the one that has joined a run."""
-    global _watches
-    _joined[optimizer] = weakref.ref(run)
-    if not _watches:
-        _watches = True
-        optimizers.register_optimizer_step_post_hook(lambda other, *_: _check_other(other))
-
-
-def _check_other(other: torch.optim.Optimizer) -> None:
-    if other in _joined:
-        return
-    own = {id(one) for one in _optimized(other)}
-    for optimizer, reference in list(_joined.items()):
-        run = reference()
-        if run is not None and not run._over and any(id(one) in own for one in _optimized(optimizer)):
-            raise GaiaError(
-                "another optimizer has made a step with parameters of the one of gaia.join(...), whose steps are the clocks of the run, "
-                "expected that one: change its learning rate and its state, and not the optimizer",
-                2,
-            )
 
 
 def _rate(optimizer: torch.optim.Optimizer, waits: bool) -> float | None:

@@ -4,7 +4,7 @@
 //! the rows are 136 bytes, and a batch of 1,000 ratings touches at most 272 kB.
 
 use super::vector::dot_lanes;
-use super::vectorized;
+use super::{Kernel, vectorized};
 
 /// One rating of a batch; rows are counted within the private copies.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +73,7 @@ pub fn descend(
 ) {
     assert!(rank == width || rank + 1 == width);
     let shape = Shape { rank, width, regularization, unit };
-    vectorized((shape, ratings, (users, user_rates), (items, item_rates)), descend_each);
+    vectorized(DescendEach, (shape, ratings, (users, user_rates), (items, item_rates)));
 }
 
 /// What all steps share.
@@ -87,19 +87,25 @@ struct Shape {
 /// Rows of one side, and their rates.
 type Side<'a> = (&'a mut [f32], &'a [RowRates]);
 
-#[inline(always)]
-fn descend_each((shape, ratings, users, items): (Shape, &[Rating], Side<'_>, Side<'_>)) {
-    let Shape { rank, width, regularization, unit } = shape;
-    let ((users, user_rates), (items, item_rates)) = (users, items);
-    for rating in ratings {
-        let (user, item) = (rating.user as usize, rating.item as usize);
-        let user_row = &mut users[user * width..(user + 1) * width];
-        let item_row = &mut items[item * width..(item + 1) * width];
-        let error = rating.value - predict(user_row, item_row, rank);
-        let user_rates = user_rates[user].beside(&item_row[..rank], unit);
-        let item_rates = item_rates[item].beside(&user_row[..rank], unit);
+struct DescendEach;
 
-        step(user_row, item_row, rank, error, regularization, unit, user_rates, item_rates);
+impl<'a> Kernel<(Shape, &'a [Rating], Side<'a>, Side<'a>)> for DescendEach {
+    type Output = ();
+
+    #[inline(always)]
+    fn run((shape, ratings, users, items): (Shape, &'a [Rating], Side<'a>, Side<'a>)) {
+        let Shape { rank, width, regularization, unit } = shape;
+        let ((users, user_rates), (items, item_rates)) = (users, items);
+        for rating in ratings {
+            let (user, item) = (rating.user as usize, rating.item as usize);
+            let user_row = &mut users[user * width..(user + 1) * width];
+            let item_row = &mut items[item * width..(item + 1) * width];
+            let error = rating.value - predict(user_row, item_row, rank);
+            let user_rates = user_rates[user].beside(&item_row[..rank], unit);
+            let item_rates = item_rates[item].beside(&user_row[..rank], unit);
+
+            step(user_row, item_row, rank, error, regularization, unit, user_rates, item_rates);
+        }
     }
 }
 

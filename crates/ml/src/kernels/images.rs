@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::vector::LANES;
-use super::vectorized;
+use super::{Kernel, vectorized};
 
 /// The size of each of several planes in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,26 +82,37 @@ pub fn largest_of_windows(
     let pooled = Planes { height: planes.height / side, width: planes.width / side };
     assert_eq!(input.len() / planes.values(), output.len() / pooled.values());
     assert_eq!(output.len(), places.len());
-    vectorized(((planes, pooled, side), input, output, places), largest_of_lines);
+    vectorized(LargestOfLines, ((planes, pooled, side), input, output, places));
 }
 
 /// Two sizes of planes, before and after, and the side of the windows between them.
 type Pooling = (Planes, Planes, usize);
 
-#[inline(always)]
-fn largest_of_lines(
-    ((planes, pooled, side), input, output, places): (Pooling, &[f32], &mut [f32], &mut [u32]),
-) {
-    let outputs = output.chunks_exact_mut(pooled.width);
-    let outputs = outputs.zip(places.chunks_exact_mut(pooled.width)).enumerate();
+struct LargestOfLines;
 
-    for (at, (output, places)) in outputs {
-        let (plane, row) = (at / pooled.height, at % pooled.height * side * planes.width);
-        let lines = &input[plane * planes.values() + row..][..side * planes.width];
-        match (side, pooled.width) {
-            (2, 8..) => largest_of_fours::<8>(lines, row as u32, output, places),
-            (2, 4..) => largest_of_fours::<4>(lines, row as u32, output, places),
-            _ => largest_of_each(lines, side, row as u32, output, places),
+impl<'a> Kernel<(Pooling, &'a [f32], &'a mut [f32], &'a mut [u32])> for LargestOfLines {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(
+        ((planes, pooled, side), input, output, places): (
+            Pooling,
+            &'a [f32],
+            &'a mut [f32],
+            &'a mut [u32],
+        ),
+    ) {
+        let outputs = output.chunks_exact_mut(pooled.width);
+        let outputs = outputs.zip(places.chunks_exact_mut(pooled.width)).enumerate();
+
+        for (at, (output, places)) in outputs {
+            let (plane, row) = (at / pooled.height, at % pooled.height * side * planes.width);
+            let lines = &input[plane * planes.values() + row..][..side * planes.width];
+            match (side, pooled.width) {
+                (2, 8..) => largest_of_fours::<8>(lines, row as u32, output, places),
+                (2, 4..) => largest_of_fours::<4>(lines, row as u32, output, places),
+                _ => largest_of_each(lines, side, row as u32, output, places),
+            }
         }
     }
 }
@@ -164,50 +175,74 @@ fn largest_of_fours<const LANES: usize>(
 
 /// `output ← max(input, 0)`.
 pub fn rectify(input: &[f32], output: &mut [f32]) {
-    vectorized((input, output), rectify_each);
+    vectorized(RectifyEach, (input, output));
 }
 
-#[inline(always)]
-fn rectify_each((input, output): (&[f32], &mut [f32])) {
-    for (input, output) in input.iter().zip(output) {
-        *output = input.max(0.0);
+struct RectifyEach;
+
+impl<'a> Kernel<(&'a [f32], &'a mut [f32])> for RectifyEach {
+    type Output = ();
+
+    #[inline(always)]
+    fn run((input, output): (&'a [f32], &'a mut [f32])) {
+        for (input, output) in input.iter().zip(output) {
+            *output = input.max(0.0);
+        }
     }
 }
 
 /// `before ← slope` where `output` is above 0, else 0.
 pub fn rectify_slope(output: &[f32], slope: &[f32], before: &mut [f32]) {
-    vectorized((output, slope, before), slope_of_each);
+    vectorized(SlopeOfEach, (output, slope, before));
 }
 
-#[inline(always)]
-fn slope_of_each((output, slope, before): (&[f32], &[f32], &mut [f32])) {
-    for ((output, slope), before) in output.iter().zip(slope).zip(before) {
-        *before = if *output <= 0.0 { 0.0 } else { *slope };
+struct SlopeOfEach;
+
+impl<'a> Kernel<(&'a [f32], &'a [f32], &'a mut [f32])> for SlopeOfEach {
+    type Output = ();
+
+    #[inline(always)]
+    fn run((output, slope, before): (&'a [f32], &'a [f32], &'a mut [f32])) {
+        for ((output, slope), before) in output.iter().zip(slope).zip(before) {
+            *before = if *output <= 0.0 { 0.0 } else { *slope };
+        }
     }
 }
 
 /// `output ← scale · input + shift`.
 pub fn scale_and_shift(input: &[f32], scale: f32, shift: f32, output: &mut [f32]) {
-    vectorized((input, scale, shift, output), scale_and_shift_each);
+    vectorized(ScaleAndShiftEach, (input, scale, shift, output));
 }
 
-#[inline(always)]
-fn scale_and_shift_each((input, scale, shift, output): (&[f32], f32, f32, &mut [f32])) {
-    for (input, output) in input.iter().zip(output) {
-        *output = scale * input + shift;
+struct ScaleAndShiftEach;
+
+impl<'a> Kernel<(&'a [f32], f32, f32, &'a mut [f32])> for ScaleAndShiftEach {
+    type Output = ();
+
+    #[inline(always)]
+    fn run((input, scale, shift, output): (&'a [f32], f32, f32, &'a mut [f32])) {
+        for (input, output) in input.iter().zip(output) {
+            *output = scale * input + shift;
+        }
     }
 }
 
 /// `output ← left_scale · left + right_scale · right + shift`.
 pub fn combine(left: (f32, &[f32]), right: (f32, &[f32]), shift: f32, output: &mut [f32]) {
-    vectorized((left, right, shift, output), combine_each);
+    vectorized(CombineEach, (left, right, shift, output));
 }
 
-#[inline(always)]
-fn combine_each((left, right, shift, output): (Scaled<'_>, Scaled<'_>, f32, &mut [f32])) {
-    let ((left_scale, left), (right_scale, right)) = (left, right);
-    for ((left, right), output) in left.iter().zip(right).zip(output) {
-        *output = left_scale * left + right_scale * right + shift;
+struct CombineEach;
+
+impl<'a> Kernel<(Scaled<'a>, Scaled<'a>, f32, &'a mut [f32])> for CombineEach {
+    type Output = ();
+
+    #[inline(always)]
+    fn run((left, right, shift, output): (Scaled<'a>, Scaled<'a>, f32, &'a mut [f32])) {
+        let ((left_scale, left), (right_scale, right)) = (left, right);
+        for ((left, right), output) in left.iter().zip(right).zip(output) {
+            *output = left_scale * left + right_scale * right + shift;
+        }
     }
 }
 
@@ -216,21 +251,28 @@ type Scaled<'a> = (f32, &'a [f32]);
 
 /// The sum of the squared distances from `center`.
 pub fn square_distance(values: &[f32], center: f32) -> f64 {
-    vectorized((values, center), square_distance_of)
+    vectorized(SquareDistanceOf, (values, center))
 }
 
-#[inline(always)]
-fn square_distance_of((values, center): (&[f32], f32)) -> f64 {
-    let mut sums = [0.0_f32; LANES];
-    let (chunks, rest) = values.as_chunks::<LANES>();
-    for chunk in chunks {
-        for lane in 0..LANES {
-            let distance = chunk[lane] - center;
-            sums[lane] += distance * distance;
+struct SquareDistanceOf;
+
+impl<'a> Kernel<(&'a [f32], f32)> for SquareDistanceOf {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run((values, center): (&'a [f32], f32)) -> f64 {
+        let mut sums = [0.0_f32; LANES];
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        for chunk in chunks {
+            for lane in 0..LANES {
+                let distance = chunk[lane] - center;
+                sums[lane] += distance * distance;
+            }
         }
+        let rest: f64 =
+            rest.iter().map(|value| f64::from((value - center) * (value - center))).sum();
+        sums.iter().map(|&sum| f64::from(sum)).sum::<f64>() + rest
     }
-    let rest: f64 = rest.iter().map(|value| f64::from((value - center) * (value - center))).sum();
-    sums.iter().map(|&sum| f64::from(sum)).sum::<f64>() + rest
 }
 
 /// Where a window's place looks from its middle: so many rows down and columns to the right.

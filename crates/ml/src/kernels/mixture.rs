@@ -4,7 +4,7 @@
 //! 60 words under 50 topics reads 12 kB and takes 12,000 operations.
 
 use super::vector::dot_lanes;
-use super::vectorized;
+use super::{Kernel, vectorized};
 
 /// Estimates mixture weights from a uniform start by `steps` steps of the fixed point
 /// `w_k = (prior + Σ_i n_i w_k p_ik / Σ_j w_j p_ij) / (K·prior + Σ_i n_i)`.
@@ -30,7 +30,7 @@ pub fn fold_in(
     let scale = 1.0 / (prior * width as f32 + sum as f32);
     weights.fill(1.0 / width as f32);
     let step = Step { probabilities, items, counts, prior, scale };
-    vectorized((step, steps, weights, scratch), repeat);
+    vectorized(Repeat, (step, steps, weights, scratch));
 }
 
 /// What the steps of one bag share.
@@ -42,22 +42,28 @@ struct Step<'a> {
     scale: f32,
 }
 
-#[inline(always)]
-fn repeat((step, steps, weights, scratch): (Step<'_>, usize, &mut [f32], &mut [f32])) {
-    let width = weights.len();
-    for _ in 0..steps {
-        scratch.fill(0.0);
+struct Repeat;
 
-        for (&item, &count) in step.items.iter().zip(step.counts) {
-            let row = &step.probabilities[item as usize * width..][..width];
-            let scale = count as f32 / dot_lanes(weights, row).max(LEAST);
-            for (share, probability) in scratch.iter_mut().zip(row) {
-                *share += scale * probability;
+impl<'a> Kernel<(Step<'a>, usize, &'a mut [f32], &'a mut [f32])> for Repeat {
+    type Output = ();
+
+    #[inline(always)]
+    fn run((step, steps, weights, scratch): (Step<'a>, usize, &'a mut [f32], &'a mut [f32])) {
+        let width = weights.len();
+        for _ in 0..steps {
+            scratch.fill(0.0);
+
+            for (&item, &count) in step.items.iter().zip(step.counts) {
+                let row = &step.probabilities[item as usize * width..][..width];
+                let scale = count as f32 / dot_lanes(weights, row).max(LEAST);
+                for (share, probability) in scratch.iter_mut().zip(row) {
+                    *share += scale * probability;
+                }
             }
-        }
 
-        for (weight, share) in weights.iter_mut().zip(&*scratch) {
-            *weight = (step.prior + *weight * share) * step.scale;
+            for (weight, share) in weights.iter_mut().zip(&*scratch) {
+                *weight = (step.prior + *weight * share) * step.scale;
+            }
         }
     }
 }

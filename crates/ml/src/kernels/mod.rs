@@ -12,29 +12,33 @@ pub mod mixture;
 pub mod topics;
 pub mod vector;
 
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-/// Runs `body` with the widest instructions that the machine has.
-///
-/// `body` and all that it calls in its loops have `#[inline(always)]`. Where they have not, as a closure cannot, the compiler may
-/// call them instead: they are then compiled once, for the instructions that every machine has.
+/// Runs a kernel with the widest instructions that the machine has.
 #[inline(always)]
-fn vectorized<A, R>(arguments: A, body: impl FnOnce(A) -> R) -> R {
+fn vectorized<A, K: Kernel<A>>(_: K, arguments: A) -> K::Output {
     static ARCH: OnceLock<pulp::Arch> = OnceLock::new();
-    ARCH.get_or_init(pulp::Arch::new).dispatch(Call { arguments, body })
+    ARCH.get_or_init(pulp::Arch::new).dispatch(Call::<A, K>(arguments, PhantomData))
 }
 
-/// A function and what it is called with.
-struct Call<A, F> {
-    arguments: A,
-    body: F,
+/// What is compiled for each instruction set.
+///
+/// `run`, and all that it calls in its loops, has `#[inline(always)]`. What has not, as closures and functions that are passed as
+/// values cannot, the compiler may call instead: it is then compiled once, for the instructions that every machine has.
+trait Kernel<A> {
+    type Output;
+
+    fn run(arguments: A) -> Self::Output;
 }
 
-impl<A, R, F: FnOnce(A) -> R> pulp::NullaryFnOnce for Call<A, F> {
-    type Output = R;
+struct Call<A, K>(A, PhantomData<K>);
+
+impl<A, K: Kernel<A>> pulp::NullaryFnOnce for Call<A, K> {
+    type Output = K::Output;
 
     #[inline(always)]
-    fn call(self) -> R {
-        (self.body)(self.arguments)
+    fn call(self) -> K::Output {
+        K::run(self.0)
     }
 }

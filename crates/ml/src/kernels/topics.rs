@@ -19,7 +19,7 @@
 
 use rand::RngExt;
 
-use super::vectorized;
+use super::{Kernel, vectorized};
 use gaia_core::types::Random;
 
 /// One token of a batch.
@@ -65,6 +65,52 @@ pub struct TopicSampler {
     present: Vec<u32>,
     /// Sums of the second term up to each topic of a document.
     sums: Vec<f64>,
+}
+
+/// [`TopicSampler::resample_word`].
+struct ResampleWord;
+
+/// What it takes: the sampler, the word, its tokens, all documents, the counts and the random numbers.
+type WordArguments<'a, 'c> = (
+    &'a mut TopicSampler,
+    usize,
+    &'a mut [Token],
+    &'a mut [DocumentTopics],
+    &'a mut Counts<'c>,
+    &'a mut Random,
+);
+
+impl<'a, 'c> Kernel<WordArguments<'a, 'c>> for ResampleWord {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(arguments: WordArguments<'a, 'c>) -> u64 {
+        TopicSampler::resample_word(arguments)
+    }
+}
+
+/// [`TopicSampler::put_each`].
+struct PutEach;
+
+impl<'a> Kernel<(&'a mut TopicSampler, &'a [f32], &'a [u32], bool)> for PutEach {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(arguments: (&'a mut TopicSampler, &'a [f32], &'a [u32], bool)) {
+        TopicSampler::put_each(arguments);
+    }
+}
+
+/// [`find_above_zero`].
+struct FindAboveZero;
+
+impl<'a> Kernel<(&'a [f32], &'a mut Vec<u32>)> for FindAboveZero {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(arguments: (&'a [f32], &'a mut Vec<u32>)) {
+        find_above_zero(arguments);
+    }
 }
 
 /// What a token's topic is drawn from.
@@ -130,7 +176,7 @@ impl TopicSampler {
             steps += self.enter(counts, word);
 
             let arguments = (&mut *self, word, run, &mut *documents, &mut *counts, &mut *random);
-            steps += vectorized(arguments, Self::resample_word);
+            steps += vectorized(ResampleWord, arguments);
         }
 
         steps
@@ -139,14 +185,7 @@ impl TopicSampler {
     /// Draws the topics of tokens of the current word again. Returns how many weights it went over.
     #[inline(always)]
     fn resample_word(
-        (sampler, word, tokens, documents, counts, random): (
-            &mut Self,
-            usize,
-            &mut [Token],
-            &mut [DocumentTopics],
-            &mut Counts<'_>,
-            &mut Random,
-        ),
+        (sampler, word, tokens, documents, counts, random): WordArguments<'_, '_>,
     ) -> u64 {
         let mut steps = 0;
         for token in tokens {
@@ -186,12 +225,12 @@ impl TopicSampler {
     fn enter(&mut self, counts: &Counts<'_>, word: usize) -> u64 {
         let mut changed = std::mem::take(&mut self.present);
         let row = counts.words[word];
-        vectorized((row, &mut self.present), find_above_zero);
+        vectorized(FindAboveZero, (row, &mut self.present));
         changed.extend_from_slice(&self.present);
 
         let sums = (self.tree.depth() * changed.len()).min(self.tree.groups());
         let one_by_one = sums < self.tree.groups();
-        vectorized((&mut *self, row, &*changed, one_by_one), Self::put_each);
+        vectorized(PutEach, (&mut *self, row, &*changed, one_by_one));
 
         (row.len() / BLOCK + changed.len() + sums * FAN_OUT) as u64
     }

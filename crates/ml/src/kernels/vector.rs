@@ -1,6 +1,6 @@
 //! Sums over vectors, in lanes whose order never changes.
 
-use super::vectorized;
+use super::{Kernel, vectorized};
 
 /// Lanes that are summed side by side: one AVX-512 register, two of AVX2.
 pub(super) const LANES: usize = 16;
@@ -11,12 +11,18 @@ pub(super) const LANES: usize = 16;
 ///
 /// Where the lengths differ.
 pub fn dot(left: &[f32], right: &[f32]) -> f32 {
-    vectorized((left, right), dot_of)
+    vectorized(DotOf, (left, right))
 }
 
-#[inline(always)]
-fn dot_of((left, right): (&[f32], &[f32])) -> f32 {
-    dot_lanes(left, right)
+struct DotOf;
+
+impl<'a> Kernel<(&'a [f32], &'a [f32])> for DotOf {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run((left, right): (&'a [f32], &'a [f32])) -> f32 {
+        dot_lanes(left, right)
+    }
 }
 
 /// `sum ← sum + scale · addend`.
@@ -26,49 +32,67 @@ fn dot_of((left, right): (&[f32], &[f32])) -> f32 {
 /// Where the lengths differ.
 pub fn axpy(scale: f32, addend: &[f32], sum: &mut [f32]) {
     assert_eq!(addend.len(), sum.len());
-    vectorized((scale, addend, sum), add_scaled);
+    vectorized(AddScaled, (scale, addend, sum));
 }
 
-#[inline(always)]
-fn add_scaled((scale, addend, sum): (f32, &[f32], &mut [f32])) {
-    for (sum, addend) in sum.iter_mut().zip(addend) {
-        *sum += scale * addend;
+struct AddScaled;
+
+impl<'a> Kernel<(f32, &'a [f32], &'a mut [f32])> for AddScaled {
+    type Output = ();
+
+    #[inline(always)]
+    fn run((scale, addend, sum): (f32, &'a [f32], &'a mut [f32])) {
+        for (sum, addend) in sum.iter_mut().zip(addend) {
+            *sum += scale * addend;
+        }
     }
 }
 
 /// The sum of all values.
 pub fn sum(values: &[f32]) -> f32 {
-    vectorized(values, sum_lanes)
+    vectorized(SumLanes, values)
 }
 
-#[inline(always)]
-fn sum_lanes(values: &[f32]) -> f32 {
-    let mut sums = [0.0_f32; LANES];
-    let (chunks, rest) = values.as_chunks::<LANES>();
-    for chunk in chunks {
-        for lane in 0..LANES {
-            sums[lane] += chunk[lane];
+struct SumLanes;
+
+impl<'a> Kernel<&'a [f32]> for SumLanes {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run(values: &'a [f32]) -> f32 {
+        let mut sums = [0.0_f32; LANES];
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        for chunk in chunks {
+            for lane in 0..LANES {
+                sums[lane] += chunk[lane];
+            }
         }
+        halve(sums) + rest.iter().sum::<f32>()
     }
-    halve(sums) + rest.iter().sum::<f32>()
 }
 
 /// The squared Euclidean norm, in double precision.
 pub fn square_norm(values: &[f32]) -> f64 {
-    vectorized(values, square_lanes)
+    vectorized(SquareLanes, values)
 }
 
-#[inline(always)]
-fn square_lanes(values: &[f32]) -> f64 {
-    let mut sums = [0.0_f64; LANES];
-    let (chunks, rest) = values.as_chunks::<LANES>();
-    for chunk in chunks {
-        for lane in 0..LANES {
-            sums[lane] += f64::from(chunk[lane]) * f64::from(chunk[lane]);
+struct SquareLanes;
+
+impl<'a> Kernel<&'a [f32]> for SquareLanes {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(values: &'a [f32]) -> f64 {
+        let mut sums = [0.0_f64; LANES];
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        for chunk in chunks {
+            for lane in 0..LANES {
+                sums[lane] += f64::from(chunk[lane]) * f64::from(chunk[lane]);
+            }
         }
+        let rest: f64 = rest.iter().map(|&value| f64::from(value) * f64::from(value)).sum();
+        sums.iter().sum::<f64>() + rest
     }
-    let rest: f64 = rest.iter().map(|&value| f64::from(value) * f64::from(value)).sum();
-    sums.iter().sum::<f64>() + rest
 }
 
 /// Turns logits into probabilities in place and returns ln Σ exp(logit), the value to subtract from a

@@ -273,9 +273,8 @@ impl RunRecorder {
 
     /// Whether the model after the drain holds the target objective, if the run has one.
     fn holds_target(&self, objective: f64) -> bool {
-        let objectives = self.progress.iter().map(|progress| progress.objective);
-        let worst = objectives.fold(f64::NEG_INFINITY, f64::max);
-        self.plan.stop.objective.is_none_or(|target| holds_target(target, worst, objective))
+        let evaluated = || self.progress.iter().map(|progress| progress.objective);
+        self.plan.stop.objective.is_none_or(|target| holds_target(target, evaluated(), objective))
     }
 
     fn at_home(&self, results: &CopyEvaluations) -> Vec<HomeEvaluation> {

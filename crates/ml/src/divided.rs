@@ -212,6 +212,21 @@ impl<E: Examples> Divided<E> {
         };
         workers.flat_map(of_worker).collect()
     }
+
+    /// The held-out examples of all workers, each once, those in memory in pieces of at most `length`.
+    ///
+    /// Of a validation set each data center has all examples. They count once, and the workers of the first data center, which
+    /// come first, have as many.
+    pub(crate) fn test_pieces_once(&self, length: usize) -> Vec<Piece<'_, E>> {
+        let mut before = 0;
+        let mut pieces = self.test_pieces(0..self.workers(), length);
+        pieces.retain(|piece| {
+            let is_first = before < self.test_total;
+            before += piece.len();
+            is_first
+        });
+        pieces
+    }
 }
 
 /// Cuts positions into as many runs as there are workers. Their lengths differ by at most one.

@@ -30,9 +30,8 @@ impl Course<'_> {
     /// Whether the model after the drain, which has this `objective`, is about what the last evaluations of copies are. Where it
     /// is not, copies have met a target on their own, before changes of others arrived.
     pub(crate) fn is_held_by(&self, objective: f64) -> bool {
-        let objectives = self.0.iter().map(|progress| progress.objective);
-        let worst = objectives.fold(f64::NEG_INFINITY, f64::max);
-        self.0.is_empty() || holds_target(self.held(), worst, objective)
+        let evaluated = self.0.iter().map(|progress| progress.objective);
+        self.0.is_empty() || holds_target(self.held(), evaluated, objective)
     }
 
     /// The first evaluation that meets the target: by itself, as a run with that target stops, or, if it must be

@@ -16,7 +16,6 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::example_names::example_names;
-use super::network::test_pieces_once;
 use super::visits::{Batch, Visits};
 use crate::ConfigError;
 use crate::breakdown::of_classes;
@@ -283,7 +282,7 @@ impl Application for LogisticRegression {
             };
             positions.iter().flat_map(of_example).collect()
         };
-        let pieces = test_pieces_once(examples, EVALUATION_CHUNK);
+        let pieces = examples.test_pieces_once(EVALUATION_CHUNK);
         of_classes(&pieces, (2, self.class_names()), class, probabilities)
     }
 

@@ -28,7 +28,6 @@ use rand_distr::{Distribution, Normal};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::network::test_pieces_once;
 use super::visits::{Batch, Visits};
 use crate::ConfigError;
 use crate::breakdown::of_ratings;
@@ -327,7 +326,7 @@ impl Application for MatrixFactorization {
             return Ok(None);
         }
         let mut predicted = Vec::new();
-        for piece in test_pieces_once(ratings, EVALUATION_CHUNK) {
+        for piece in ratings.test_pieces_once(EVALUATION_CHUNK) {
             piece.visit(|test, positions| {
                 predicted.extend(positions.iter().map(|&at| {
                     let prediction = self.shared.prediction(model, test, at as usize);

@@ -67,7 +67,7 @@ pub struct TopicSampler {
     sums: Vec<f64>,
 }
 
-/// [`TopicSampler::resample_word`].
+/// Draws the topics of tokens of the current word again. Says how many weights it went over.
 struct ResampleWord;
 
 /// What it takes: the sampler, the word, its tokens, all documents, the counts and the random numbers.
@@ -84,32 +84,72 @@ impl<'a, 'c> Kernel<WordArguments<'a, 'c>> for ResampleWord {
     type Output = u64;
 
     #[inline(always)]
-    fn run(arguments: WordArguments<'a, 'c>) -> u64 {
-        TopicSampler::resample_word(arguments)
+    fn run((sampler, word, tokens, documents, counts, random): WordArguments<'a, 'c>) -> u64 {
+        let mut steps = 0;
+        for token in tokens {
+            let document = &mut documents[token.document as usize];
+            let before = sampler.topic_weight(token.topic);
+            document.remove(token.topic);
+            sampler.change(counts, word, token.topic, -1.0);
+
+            let drawn = match sampler.draw(document, random.random()) {
+                Drawn::OfDocument(at) => document.add_at(at),
+                Drawn::OfWord(topic) => document.add(topic),
+            };
+            if drawn == token.topic {
+                sampler.put_back(counts, word, before);
+            } else {
+                sampler.change(counts, word, drawn, 1.0);
+                token.topic = drawn;
+            }
+            steps += (2 * document.0.len() + 3 * FAN_OUT * sampler.tree.depth()) as u64;
+        }
+        steps
     }
 }
 
-/// [`TopicSampler::put_each`].
+/// Gives topics their weights of a word with this row, and computes the sums again: those above each of them, or all.
 struct PutEach;
 
 impl<'a> Kernel<(&'a mut TopicSampler, &'a [f32], &'a [u32], bool)> for PutEach {
     type Output = ();
 
     #[inline(always)]
-    fn run(arguments: (&'a mut TopicSampler, &'a [f32], &'a [u32], bool)) {
-        TopicSampler::put_each(arguments);
+    fn run((sampler, row, topics, one_by_one): (&'a mut TopicSampler, &'a [f32], &'a [u32], bool)) {
+        let TopicSampler { tree, scales, beta, .. } = sampler;
+        for &topic in topics {
+            let at = topic as usize;
+            tree.put(at, (f64::from(row[at].max(0.0)) + *beta) * scales[at]);
+            if one_by_one {
+                tree.add_up_to(at);
+            }
+        }
+
+        if !one_by_one {
+            tree.add_up();
+        }
     }
 }
 
-/// [`find_above_zero`].
+/// Adds the places of values above 0, of which there are few.
 struct FindAboveZero;
 
 impl<'a> Kernel<(&'a [f32], &'a mut Vec<u32>)> for FindAboveZero {
     type Output = ();
 
     #[inline(always)]
-    fn run(arguments: (&'a [f32], &'a mut Vec<u32>)) {
-        find_above_zero(arguments);
+    fn run((values, found): (&'a [f32], &'a mut Vec<u32>)) {
+        let (blocks, rest) = values.as_chunks::<BLOCK>();
+        let mut collect = |values: &[f32], start: usize| {
+            let above = values.iter().zip(start as u32..).filter(|(value, _)| **value > 0.0);
+            found.extend(above.map(|(_, at)| at));
+        };
+        for (at, block) in blocks.iter().enumerate() {
+            if block.iter().fold(false, |any, value| any | (*value > 0.0)) {
+                collect(block, at * BLOCK);
+            }
+        }
+        collect(rest, values.len() - rest.len());
     }
 }
 
@@ -182,33 +222,6 @@ impl TopicSampler {
         steps
     }
 
-    /// Draws the topics of tokens of the current word again. Returns how many weights it went over.
-    #[inline(always)]
-    fn resample_word(
-        (sampler, word, tokens, documents, counts, random): WordArguments<'_, '_>,
-    ) -> u64 {
-        let mut steps = 0;
-        for token in tokens {
-            let document = &mut documents[token.document as usize];
-            let before = sampler.topic_weight(token.topic);
-            document.remove(token.topic);
-            sampler.change(counts, word, token.topic, -1.0);
-
-            let drawn = match sampler.draw(document, random.random()) {
-                Drawn::OfDocument(at) => document.add_at(at),
-                Drawn::OfWord(topic) => document.add(topic),
-            };
-            if drawn == token.topic {
-                sampler.put_back(counts, word, before);
-            } else {
-                sampler.change(counts, word, drawn, 1.0);
-                token.topic = drawn;
-            }
-            steps += (2 * document.0.len() + 3 * FAN_OUT * sampler.tree.depth()) as u64;
-        }
-        steps
-    }
-
     /// Gives every topic the weight that a word has which is not in it.
     fn begin(&mut self, counts: &Counts<'_>) -> u64 {
         self.present.clear();
@@ -233,23 +246,6 @@ impl TopicSampler {
         vectorized(PutEach, (&mut *self, row, &*changed, one_by_one));
 
         (row.len() / BLOCK + changed.len() + sums * FAN_OUT) as u64
-    }
-
-    /// Gives topics their weights of a word with this row, and computes the sums again: those above each of them, or all.
-    #[inline(always)]
-    fn put_each((sampler, row, topics, one_by_one): (&mut Self, &[f32], &[u32], bool)) {
-        let Self { tree, scales, beta, .. } = sampler;
-        for &topic in topics {
-            let at = topic as usize;
-            tree.put(at, (f64::from(row[at].max(0.0)) + *beta) * scales[at]);
-            if one_by_one {
-                tree.add_up_to(at);
-            }
-        }
-
-        if !one_by_one {
-            tree.add_up();
-        }
     }
 
     /// A topic as it is for the current word.
@@ -448,22 +444,6 @@ fn sum(group: &[f64; FAN_OUT]) -> f64 {
         width /= 2;
     }
     sums[0]
-}
-
-/// Adds the places of values above 0, of which there are few.
-#[inline(always)]
-fn find_above_zero((values, found): (&[f32], &mut Vec<u32>)) {
-    let (blocks, rest) = values.as_chunks::<BLOCK>();
-    let mut collect = |values: &[f32], start: usize| {
-        let above = values.iter().zip(start as u32..).filter(|(value, _)| **value > 0.0);
-        found.extend(above.map(|(_, at)| at));
-    };
-    for (at, block) in blocks.iter().enumerate() {
-        if block.iter().fold(false, |any, value| any | (*value > 0.0)) {
-            collect(block, at * BLOCK);
-        }
-    }
-    collect(rest, values.len() - rest.len());
 }
 
 /// Values that are looked at together: two registers of AVX-512.

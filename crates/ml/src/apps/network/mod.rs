@@ -29,7 +29,7 @@ use crate::breakdown::of_classes;
 use crate::columns::{DataSource, DenseColumns, ending, named};
 use crate::config::{ConfigError, count, within};
 use crate::declared::DeclaredExamples;
-use crate::divided::{Divided, Examples};
+use crate::divided::Divided;
 use crate::examples::{DenseExamples, Shape};
 use crate::layers::{Score, Stack};
 use crate::optimizer::{Schedule, Steps};
@@ -224,7 +224,7 @@ impl Application for Network {
         let probabilities = |examples: &DenseExamples, positions: &[u32]| {
             stack.probabilities(model, examples, positions)
         };
-        let pieces = test_pieces_once(examples, usize::MAX);
+        let pieces = examples.test_pieces_once(usize::MAX);
         let classes = (examples.train.classes, self.class_names());
         of_classes(&pieces, classes, class, probabilities)
     }
@@ -298,24 +298,6 @@ fn adaptive_layout(
         .with_unlike_rows(inputs.map(|inputs| inputs.unlike_rows()))
         .with_initialized_by_workers(initialized);
     (Arc::new(layout), squares, inputs)
-}
-
-/// The held-out examples of all workers, each once, those in memory in pieces of at most `length`.
-///
-/// Of a validation set each data center has all examples. They count once, and the workers of the first data center, which
-/// come first, have as many.
-pub(super) fn test_pieces_once<E: Examples>(
-    examples: &Divided<E>,
-    length: usize,
-) -> Vec<Piece<'_, E>> {
-    let mut before = 0;
-    let mut pieces = examples.test_pieces(0..examples.workers(), length);
-    pieces.retain(|piece| {
-        let is_first = before < examples.test_total;
-        before += piece.len();
-        is_first
-    });
-    pieces
 }
 
 /// The attachment with the channels, the height and the width of an example.

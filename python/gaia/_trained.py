@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from torch.optim import optimizer as optimizers
 
 from gaia._errors import GaiaError
+from gaia._optimizers import after_each_step
 
 if TYPE_CHECKING:
     from gaia._run import Run
@@ -22,23 +22,19 @@ class Trained:
         model: The module that has joined.
         weights: Those of its parameters that the run trains.
         optimizer: The optimizer that has joined.
-
-    Raises:
-        GaiaError: The optimizer trains others, too.
     """
 
     def __init__(self, model: torch.nn.Module, weights: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
         self._model, self._optimizer = model, optimizer
         self._ids = {id(one) for one in weights}
-        self.check()
 
     def check(self) -> None:
-        """Checks that the optimizer trains no other parameters.
+        """Checks after a step that the optimizer has trained no other parameters. One without a gradient has not been trained.
 
         Raises:
             GaiaError: It does.
         """
-        others = [one for one in _optimized(self._optimizer) if one.requires_grad and id(one) not in self._ids]
+        others = [one for one in _optimized(self._optimizer) if one.grad is not None and id(one) not in self._ids]
         if not others:
             return
         names = [name for name, one in self._model.named_parameters() if one is others[0]]
@@ -58,16 +54,12 @@ def _optimized(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 #: The optimizers that have joined runs.
 _joined: weakref.WeakKeyDictionary[torch.optim.Optimizer, weakref.ref[Run]] = weakref.WeakKeyDictionary()
-_watches = False
 
 
 def watch_others(optimizer: torch.optim.Optimizer, run: Run) -> None:
     """Checks from now on that no other optimizer makes the steps of the one that has joined a run."""
-    global _watches
     _joined[optimizer] = weakref.ref(run)
-    if not _watches:
-        _watches = True
-        optimizers.register_optimizer_step_post_hook(lambda other, *_: _check_other(other))
+    after_each_step(_check_other)
 
 
 def _check_other(other: torch.optim.Optimizer) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 from torch.nn import functional
-from torch.optim import optimizer as optimizers
 
 from gaia import _gaia
 from gaia._errors import GaiaError
+from gaia._optimizers import after_each_step
 from gaia._place import named, worker
 
 __all__ = ["Embedding"]
@@ -68,7 +68,8 @@ class Embedding(torch.nn.Module):  # type: ignore[misc]
             self._ids = torch.empty(0, dtype=torch.int64, device="cpu")
             self.weight = torch.nn.Parameter(torch.empty(0, embedding_dim, dtype=torch.float32, device="cpu"))
             self.weight._gaia_rows_in_hand = self  # type: ignore[attr-defined]
-            _watch_optimizers()
+            # The tables may have an optimizer of their own, which has joined no run.
+            after_each_step(check_row_state)
 
     @property
     def holds_rows_in_hand(self) -> bool:
@@ -146,14 +147,3 @@ def check_row_state(optimizer: torch.optim.Optimizer) -> None:
                 "for the other parameters",
                 2,
             )
-
-
-def _watch_optimizers() -> None:
-    """Checks each optimizer of the process after its steps, not only the one that has joined the run."""
-    global _watches
-    if not _watches:
-        _watches = True
-        optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: check_row_state(optimizer))
-
-
-_watches = False

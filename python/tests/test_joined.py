@@ -103,7 +103,9 @@ def test_a_parameter_that_is_trained_after_all_is_refused(three):
 
 def test_a_parameter_that_is_not_of_the_module_is_refused(three):
     def more(model):
-        return [torch.optim.SGD([*model.parameters(), nn.Parameter(torch.zeros(5, 2))], lr=0.1)]
+        other = nn.Parameter(torch.zeros(5, 2))
+        other.grad = torch.ones(5, 2)
+        return [torch.optim.SGD([*model.parameters(), other], lr=0.1)]
 
     with pytest.raises(gaia.GaiaError, match=r"trains a parameter of shape \(5, 2\) that is not of the module"):
         gaia.simulate(trained(lambda *_: None, more), three)

@@ -109,9 +109,12 @@ struct State {
     stopped: bool,
     /// Whether the script's buffer has changes that its task keeps.
     keeps: bool,
+    /// Whether the task keeps changes between rounds.
+    sets_aside: bool,
     /// Whether the script has changed values since the buffer got them.
     is_behind: bool,
-    /// What the script's buffer held when the script left its loop, of a script whose task keeps changes.
+    /// What the script's buffer held when the script left its loop after its latest iteration, if the task keeps changes
+    /// between rounds.
     aside: Option<Vec<f32>>,
     /// Whether the script has no more to do.
     ended: bool,
@@ -318,9 +321,13 @@ impl Exchange {
     /// The task keeps changes in the script's buffer, or has handed them over. Called while the script works on a request, so
     /// that none that follows overwrites them.
     pub(crate) fn set_keeps(&self, keeps: bool) {
-        let mut state = self.lock();
-        state.keeps = keeps;
-        state.aside = None;
+        self.lock().keeps = keeps;
+    }
+
+    /// The task keeps changes between rounds. What the script changes in its loop after its last step then goes with that step,
+    /// whether or not it has been handed over.
+    pub(crate) fn set_aside_where_left(&self) {
+        self.lock().sets_aside = true;
     }
 
     /// What the script's buffer held when the script left its loop, if it has left it since its latest iteration.
@@ -465,12 +472,13 @@ impl Exchange {
     }
 
     /// The script has left its loop, and has put its values into the buffer. What it does with them from here on is its own,
-    /// until it trains again.
-    fn left(&self, py: Python<'_>) -> PyResult<()> {
+    /// until it trains again. `is_whole` is whether it has read all rows, and has done no
+    /// step in the clock that it leaves.
+    fn left(&self, py: Python<'_>, is_whole: bool) -> PyResult<()> {
         let declaration = {
             let mut state = self.lock();
             state.is_behind = false;
-            state.declaration.clone().filter(|_| state.keeps)
+            state.declaration.clone().filter(|_| state.sets_aside && is_whole)
         };
         let aside = declaration.map(|declaration| declaration.values.to_vec(py)).transpose()?;
         self.lock().aside = aside;
@@ -548,7 +556,7 @@ impl Exchange {
             }
         };
         let mut state = self.lock();
-        (state.named, state.is_behind) = (named, !is_stored);
+        (state.named, state.is_behind, state.aside) = (named, !is_stored, None);
         state.give(Answer::Iterated { examples, learning_rate_factor, may_keep });
         drop(state);
         self.changed.notify_all();

@@ -423,7 +423,11 @@ impl Task for ScriptTask {
     ) -> Result<(Option<Deltas>, Work), ApplicationError> {
         let moves_alike = |factor: f32| (factor * self.share() - 1.0).abs() < SHARE_PRECISION;
         let may_keep = factor.is_some_and(moves_alike);
-        if self.base.is_none() && !(may_keep && self.can_keep()?) {
+        let can_keep = self.can_keep()?;
+        if can_keep {
+            self.script.0.get().set_aside_where_left();
+        }
+        if self.base.is_none() && !(may_keep && can_keep) {
             let (deltas, work) = self.iterate(clock, model)?;
             return Ok((Some(deltas), work));
         }
@@ -469,7 +473,9 @@ impl Task for ScriptTask {
 
         let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
             let Answer::Iterated { examples, learning_rate_factor, .. } = answer else {
-                return Ok((Deltas::none(layout), Work::default()));
+                let left = changes_by_leaving(exchange, (parts, values, share), spare);
+                let deltas = left.filter(|_| is_whole).unwrap_or_else(|| Deltas::none(layout));
+                return Ok((deltas, Work::default()));
             };
             *factor = learning_rate_factor;
             let read_parameters = model.values.len() as f64;
@@ -577,16 +583,18 @@ impl ScriptTask {
             let Answer::Iterated { examples, learning_rate_factor: factor, may_keep: stays } =
                 answer
             else {
-                // A script that has ended has what it has kept, and nothing of this iteration.
-                let deltas = base.map_or_else(
-                    || Ok(Deltas::none(model.layout())),
-                    |base| {
-                        let before = if written.get() { values } else { base };
-                        kept_changes(py, exchange, declaration, (parts, before, share), spare)
-                    },
-                );
+                // A script that has ended has what it has kept, and no step of this iteration.
+                let before = if written.get() { Some(values) } else { base };
+                let deltas = match before {
+                    Some(before) if base.is_some() => {
+                        kept_changes(py, exchange, declaration, (parts, before, share), spare)?
+                    }
+                    Some(before) => changes_by_leaving(exchange, (parts, before, share), spare)
+                        .unwrap_or_else(|| Deltas::none(model.layout())),
+                    None => Deltas::none(model.layout()),
+                };
                 exchange.set_keeps(false);
-                return Ok((Some(deltas?), Work::default()));
+                return Ok((Some(deltas), Work::default()));
             };
 
             *learning_rate_factor = factor;
@@ -622,12 +630,22 @@ fn kept_changes(
     (parts, before, share): (&Parts, &[f32], f32),
     spare: &mut Vec<SharedValues>,
 ) -> Result<Deltas, String> {
-    if let Some(mut aside) = exchange.take_aside() {
-        let after = Cell::from_mut(aside.as_mut_slice()).as_slice_of_cells();
-        return Ok(parts.changes_of_whole(before, after, share, spare));
+    if let Some(deltas) = changes_by_leaving(exchange, (parts, before, share), spare) {
+        return Ok(deltas);
     }
     let after = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
     Ok(parts.changes_of_whole(before, after, share, spare))
+}
+
+/// What a script had changed of `before` when it left its loop, if it has left it since its latest iteration.
+fn changes_by_leaving(
+    exchange: &Exchange,
+    (parts, before, share): (&Parts, &[f32], f32),
+    spare: &mut Vec<SharedValues>,
+) -> Option<Deltas> {
+    let mut aside = exchange.take_aside()?;
+    let after = Cell::from_mut(aside.as_mut_slice()).as_slice_of_cells();
+    Some(parts.changes_of_whole(before, after, share, spare))
 }
 
 /// The task of a worker whose script has failed before its first step.

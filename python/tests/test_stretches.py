@@ -260,11 +260,12 @@ def test_tensors_that_are_not_in_the_buffer_are_copied_where_somebody_needs_them
     assert 0.1 < stores < 0.7 and 0.1 < loads < 0.95, trained.copies_of_a_clock
 
 
-@pytest.mark.parametrize("script", [SCRIPT, STAGED])
-def test_what_a_script_changes_in_its_loop_after_an_evaluation_goes_with_its_last_step(tmp_path, script):
+@pytest.mark.parametrize("last", [34, 35, 36], ids=["handed over", "evaluated", "kept"])
+@pytest.mark.parametrize("script", [SCRIPT, STAGED], ids=["arrays", "tensors"])
+def test_what_a_script_changes_in_its_loop_goes_with_its_last_step(tmp_path, script, last):
     if script == STAGED:
         pytest.importorskip("torch", reason="skipped: torch is not installed")
-    trained = Trained(tmp_path / "run", last=35, after=1000, script=script)
+    trained = Trained(tmp_path / "run", last=last, after=1000, script=script)
     assert numpy.array_equal(trained.values, trained.expected() + 1000)
 
 

@@ -56,6 +56,7 @@ fn seeds() -> Vec<Seed> {
         seed: 7,
         application: serde_json::Value::Null,
         settings: String::new(),
+        data_digest: None,
         remote_sync: "asp".into(),
         clock: 9,
         objective: 0.5,

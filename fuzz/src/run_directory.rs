@@ -106,6 +106,7 @@ fn summary() -> Summary {
         name: "seed".into(),
         app: "matrix-factorization".into(),
         trained_on: "ratings.csv".into(),
+        data_digest: Some("0123456789abcdef".into()),
         driver: "simulated".into(),
         seed: 7,
         version: "0.1.0".into(),

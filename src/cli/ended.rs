@@ -8,7 +8,7 @@ use super::{Failure, Resume};
 use gaia_config::{DriverKind, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopReason;
-use gaia_driver::Outcome;
+use gaia_driver::{Outcome, data_digest};
 use gaia_report::{ReportError, RunDirectory, RunRecord, write_run_pages};
 
 /// The directory of several runs with these settings, which is a new one unless they go on.
@@ -73,6 +73,14 @@ pub(super) fn ended(
         return Err(Failure::usage(format!(
             "{path}: trained on {}, expected {described}: choose another --out",
             summary.trained_on
+        )));
+    }
+    let digests = (&summary.data_digest, data_digest(application));
+    if let (Some(found), Some(expected)) = digests
+        && *found != expected
+    {
+        return Err(Failure::usage(format!(
+            "{path}: trained on data with the digest {found}, expected {expected}, which the data has now: choose another --out"
         )));
     }
     if !directory.page().is_file() {

@@ -52,6 +52,7 @@ pub(super) fn evaluate(
             plan.model.init = None;
             let application = build_with(applications, &plan, 0..plan.topology.workers());
             let application = application.map_err(|error| trained.failed(error))?;
+            trained.check_data(application.as_ref())?;
             let model = trained.model.model(application.layout(), &application.attachments());
             let model = model.map_err(|error| Failure::Data(error.into()))?;
             let evaluation = application

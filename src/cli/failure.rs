@@ -1,7 +1,7 @@
 //! Why a verb did not get done.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gaia_certificates::CertificateError;
 use gaia_checkpoint::CheckpointError;
@@ -9,6 +9,7 @@ use gaia_config::{ConfigError, RunFile};
 use gaia_data::DataError;
 use gaia_deploy::DeployError;
 use gaia_driver::RunError;
+use gaia_ml::apps::AppConfig;
 use gaia_paper::EvaluationError;
 use gaia_planner::PlannerError;
 use gaia_report::ReportError;
@@ -94,7 +95,8 @@ impl Failure {
         }
     }
 
-    /// Data that cannot be had; a file that cannot be opened is shown where the run file names it.
+    /// Data that cannot be had; a file that cannot be opened is shown where the run file names it, and one whose name is that of
+    /// another format says so.
     pub(crate) fn data(error: DataError, run_file: &RunFile) -> Self {
         match error {
             DataError::Unreadable { file, reason } => {
@@ -112,6 +114,13 @@ impl Failure {
                 let key = keys.find(|key| run_file.names(key, &file));
                 let key = key.unwrap_or_else(|| "app.data.path".into());
                 Self::Config(run_file.unreadable(&key, &file, &reason))
+            }
+            DataError::Broken { file, place, found, mut expected } => {
+                if let Some(source) = source_of_name(&file, run_file) {
+                    expected +=
+                        &format!("; app.data.source = \"{source}\" reads files of this name");
+                }
+                Self::Data(DataError::Broken { file, place, found, expected })
             }
             other => Self::Data(other),
         }
@@ -156,4 +165,15 @@ impl Failure {
             | Self::Run(_) => 1,
         }
     }
+}
+
+/// The source that files of this name have, where it is another one than those that a run file names, and the name says it.
+fn source_of_name(file: &Path, run_file: &RunFile) -> Option<&'static str> {
+    let source = AppConfig::source_of_path(run_file.text("app.kind")?, file)?;
+    let places = run_file.tables("app.data.at").into_iter();
+    let mut keys = places
+        .map(|name| format!("app.data.at.{name}.source"))
+        .chain(["app.data.source".to_owned()]);
+    let is_said = matches!(source, "csv" | "parquet");
+    (is_said && !keys.any(|key| run_file.text(&key) == Some(source))).then_some(source)
 }

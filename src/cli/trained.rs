@@ -2,7 +2,9 @@
 
 use super::{Failure, TrainedFlags};
 use gaia_config::{Override, Plan, RunFile};
+use gaia_core::application::Application;
 use gaia_data::DataError;
+use gaia_driver::data_digest;
 use gaia_ml::apps::AppConfig;
 use gaia_model::{ModelDescription, TrainedModel};
 
@@ -59,6 +61,21 @@ impl Trained {
                 self.model.file.display()
             ))
         })
+    }
+
+    /// Checks that the data of the run is what it was, so that examples are held out as they were.
+    ///
+    /// # Errors
+    /// If its digest has changed.
+    pub(super) fn check_data(&self, application: &dyn Application) -> Result<(), Failure> {
+        match (&self.description.data_digest, data_digest(application)) {
+            (Some(expected), Some(found)) if *expected != found => Err(Failure::usage(format!(
+                "the data of run {} has the digest {found}, expected {expected}, which it was trained on: what was held out then \
+                 cannot be told from what it was trained on; --data evaluates all of it",
+                self.description.run
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// The failure of data that cannot be used.

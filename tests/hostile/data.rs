@@ -58,7 +58,7 @@ fn dimensions_that_are_claimed_make_no_room() {
         ([u32::MAX; 3], "at most 4294967296 values"),
         ([1 << 31, 1, 2], "byte 16: found the end of the file"),
         ([1, 1 << 16, (1 << 16) - 1], "byte 16: found the end of the file"),
-        ([0, u32::MAX, u32::MAX], "at least one pixel"),
+        ([0, u32::MAX, u32::MAX], "at least one image"),
         ([u32::MAX, u32::MAX, 0], "at least one pixel"),
     ] {
         let file = write(&folder, "train-images-idx3-ubyte", &idx(&sizes));

@@ -233,6 +233,7 @@ fn summary(shape: Shape, last: u64, progress: &[Progress]) -> Summary {
         trained_on: "matrix factorisation of ratings.csv: 610 users × 9724 items, 90753 ratings and 10083 held out, \
                      103340 parameters"
             .into(),
+        data_digest: None,
         driver: "simulated".into(),
         seed: 42,
         version: "0.1.0".into(),

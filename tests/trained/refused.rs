@@ -9,6 +9,7 @@ fn each_mistake_is_one_error_that_says_where() {
     bench.write("pairs.csv", "1,2\n");
     bench.write("empty.csv", "");
     bench.write("words.csv", "1,x,3\n");
+    bench.write("words.parquet", "1,x,3\n");
     let keys = "rank = 2\ndata = { source = \"movielens\", path = \"train.csv\" }";
     let model = bench.train("mf", "matrix-factorization", keys);
     let synthetic = bench.train("made", APPS[1].0, APPS[1].1);
@@ -42,6 +43,10 @@ fn each_mistake_is_one_error_that_says_where() {
             &["words.csv, row 1: found \"x\"", "an item number"],
         ),
         (
+            &[evaluate, &model, "--data", "words.parquet"],
+            &["words.parquet, row 1: ", "; app.data.source = \"parquet\" reads files of this name"],
+        ),
+        (
             &[evaluate, &model, "--set", "app.rank=3"],
             &["`users` with the shape [3, 3] as F32", "[3, 4]"],
         ),
@@ -64,6 +69,32 @@ fn each_mistake_is_one_error_that_says_where() {
     }
     let into_nothing = ["predict", &model, "--data", "pairs.csv", "--out", "none/p.csv"];
     bench.gaia(&into_nothing).assert().code(1);
+}
+
+#[test]
+fn data_that_has_changed_is_not_taken_for_that_of_the_run() {
+    let bench = Bench::new();
+    let rows = "1,1,3\n1,2,4\n2,1,5\n2,2,1\n3,1,2\n3,2,2\n";
+    bench.write("train.csv", rows);
+    let keys = "rank = 2\ndata = { source = \"movielens\", path = \"train.csv\" }";
+    let model = bench.train("mf", "matrix-factorization", keys);
+    let seeds = ["train", "mf.toml", "--seeds", "2", "--out", "all", "--quiet"];
+    let on = [&seeds[..], &["--resume", "auto"]].concat();
+    bench.gaia(&seeds).assert().success();
+    bench.gaia(&on).assert().success();
+
+    // As many users, items and ratings as before, so that the descriptions are the same.
+    bench.write("train.csv", rows.replace("2,1,5", "2,1,4"));
+    let said = bench.refusal(&["evaluate", &model]);
+    assert!(said.contains("the data of run mf has the digest "), "{said}");
+    assert!(said.contains("--data evaluates all of it"), "{said}");
+    assert!(bench.json(&["evaluate", &model, "--data", "train.csv"])["objective"].is_f64());
+    let said = bench.refusal(&on);
+    assert!(said.contains("all/seed-7: trained on data with the digest "), "{said}");
+
+    bench.write("train.csv", rows);
+    bench.gaia(&on).assert().success();
+    assert!(bench.json(&["evaluate", &model])["objective"].is_f64());
 }
 
 #[test]

@@ -69,6 +69,10 @@ impl Application for Initialized {
         format!("{}, from {}", self.application.describe(), self.source)
     }
 
+    fn data_digest(&self) -> Option<u64> {
+        self.application.data_digest()
+    }
+
     fn layout(&self) -> &Arc<ModelLayout> {
         self.application.layout()
     }

@@ -38,6 +38,7 @@ pub use self::parting::{Look, Lost};
 use self::cluster::Blueprint;
 use self::recorder::RunRecorder;
 use self::trained::Figures;
+pub use self::trained::data_digest;
 use gaia_checkpoint::{CheckpointError, Keeper};
 use gaia_config::{Decision, DriverKind, LostWorkers, Plan};
 use gaia_core::application::{Application, ApplicationError, Attachment};
@@ -277,6 +278,7 @@ impl Outcome {
             clock: summary.clocks,
             objective: summary.objective,
             metric: (&summary.metric.name, summary.metric.value),
+            data_digest: summary.data_digest.as_deref(),
         };
         trained::files(plan, model, &self.attachments, &figures, self.is_best)
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::copies::{CopyEvaluations, EvaluationData};
 use super::parting::{Look, Lost, Parting};
 use super::server_stats::{ServerStats, conserved};
+use super::trained::data_digest;
 use gaia_config::{Decision, EvaluatePlace, Plan};
 use gaia_core::application::{Application, Evaluation};
 use gaia_core::coordinator::{StopReason, holds_target};
@@ -84,11 +85,18 @@ impl RunRecorder {
         }
     }
 
-    /// Adds the time for which a read of a data center's worker was held back, by cause.
-    pub(crate) fn on_held(&mut self, dc: DcId, held: &[(WaitReason, Duration)]) {
-        for (reason, time) in held {
+    /// Adds the times for which a read of a data center's worker was held back until `now`, by cause, in their order. What lies
+    /// after the end of training does not count.
+    pub(crate) fn on_held(&mut self, now: Instant, dc: DcId, held: &[(WaitReason, Duration)]) {
+        let mut after = self.stopped.map_or(Duration::ZERO, |(stopped, _)| now.since(stopped));
+        for (reason, time) in held.iter().rev() {
+            let counted = time.saturating_sub(after);
+            after = after.saturating_sub(*time);
+            if counted.is_zero() {
+                continue;
+            }
             let known = self.held.entry((dc, reason.name(), reason.from())).or_default();
-            *known = known.saturating_add(*time);
+            *known = known.saturating_add(counted);
         }
     }
 
@@ -213,6 +221,7 @@ impl RunRecorder {
             name: plan.name.clone(),
             app: plan.app_name().into(),
             trained_on: application.describe(),
+            data_digest: data_digest(application),
             driver: plan.driver.name().into(),
             seed: plan.seed.0,
             version: env!("CARGO_PKG_VERSION").into(),
@@ -571,8 +580,25 @@ mod tests {
         let mut recorder =
             RunRecorder::new(&RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap());
         let held = (WaitReason::Updates { from: DcId(0) }, Duration::MAX);
-        recorder.on_held(DcId(0), &[held, held]);
-        recorder.on_held(DcId(0), &[held]);
+        recorder.on_held(Instant::ZERO, DcId(0), &[held, held]);
+        recorder.on_held(Instant::ZERO, DcId(0), &[held]);
         assert_eq!(recorder.held.values().copied().collect::<Vec<_>>(), [Duration::MAX]);
+    }
+
+    #[test]
+    fn what_is_waited_after_the_end_of_training_does_not_count() {
+        let mut recorder =
+            RunRecorder::new(&RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap());
+        let seconds = Duration::from_secs;
+        let (updates, mirror) =
+            (WaitReason::Updates { from: DcId(0) }, WaitReason::MirrorClock { from: DcId(0) });
+        recorder.on_stop(Instant::ZERO + seconds(10), StopReason::Clocks);
+        recorder.on_held(
+            Instant::ZERO + seconds(13),
+            DcId(0),
+            &[(updates, seconds(4)), (mirror, seconds(1)), (updates, seconds(1))],
+        );
+        recorder.on_held(Instant::ZERO + seconds(15), DcId(0), &[(mirror, seconds(2))]);
+        assert_eq!(recorder.blocked(|_| true).total(), 3.0);
     }
 }

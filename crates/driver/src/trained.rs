@@ -18,6 +18,13 @@ pub(crate) struct Figures<'f> {
     pub(crate) clock: u64,
     pub(crate) objective: f64,
     pub(crate) metric: (&'f str, f64),
+    /// As [`data_digest`].
+    pub(crate) data_digest: Option<&'f str>,
+}
+
+/// The digest of the data that an application trains on, as files have it.
+pub fn data_digest(application: &dyn Application) -> Option<String> {
+    application.data_digest().map(|digest| format!("{digest:016x}"))
 }
 
 /// The description of a model of this layout in its file, or of one shard.
@@ -27,12 +34,13 @@ fn description(
     figures: &Figures<'_>,
     shard: Option<Shard>,
 ) -> String {
-    let Figures { clock, objective, metric: (name, value) } = *figures;
+    let Figures { clock, objective, metric: (name, value), data_digest } = *figures;
     let description = ModelDescription {
         run: plan.name.clone(),
         seed: plan.seed.0,
         application: serde_json::to_value(&plan.app).expect("settings can be written as JSON"),
         settings: plan.to_toml(),
+        data_digest: data_digest.map(str::to_owned),
         remote_sync: plan.remote.name().into(),
         clock,
         objective,
@@ -53,7 +61,13 @@ pub(crate) fn check(plan: &Plan, application: &dyn Application) -> Result<(), He
     let metric = application.metric();
     // Of all numbers the one with the longest text.
     let longest = -f64::MIN_POSITIVE;
-    let figures = Figures { clock: u64::MAX, objective: longest, metric: (&metric.name, longest) };
+    let data_digest = data_digest(application);
+    let figures = Figures {
+        clock: u64::MAX,
+        objective: longest,
+        metric: (&metric.name, longest),
+        data_digest: data_digest.as_deref(),
+    };
 
     match plan.model.keep {
         KeepModel::Coordinator => {
@@ -138,10 +152,12 @@ pub(crate) fn snapshot(
 ) -> Option<ModelSnapshot> {
     let metric = application.metric();
     let (last, is_best) = judged(plan, metric.direction, progress)?;
+    let data_digest = data_digest(application);
     let figures = Figures {
         clock: last.clock,
         objective: last.objective,
         metric: (&metric.name, last.metric),
+        data_digest: data_digest.as_deref(),
     };
     let files = files(plan, model, &application.attachments(), &figures, is_best);
     Some(ModelSnapshot { clock: last.clock, is_best, files })

@@ -29,6 +29,8 @@ pub struct Divided<E> {
     pub train_total: usize,
     /// Held-out examples of all workers, wherever they are.
     pub test_total: usize,
+    /// A digest of the examples of all workers and of which worker has which, if it was taken.
+    pub digest: Option<u64>,
 }
 
 /// Examples of one kind.
@@ -60,7 +62,7 @@ impl<E: Examples> Divided<E> {
         let (train_total, test_total) = (train.len(), test.len());
         let test_parts = runs(test_total, train_parts.len());
         let stored = vec![None; train_parts.len()];
-        Self { train, test, train_parts, test_parts, stored, train_total, test_total }
+        Self { train, test, train_parts, test_parts, stored, train_total, test_total, digest: None }
     }
 
     /// All examples of a run, divided by `train_parts`. The workers of each data center, of which `workers` has the numbers,
@@ -86,7 +88,7 @@ impl<E: Examples> Divided<E> {
         let test_parts = workers.iter().enumerate().flat_map(of_data_center).collect();
         let (train_total, test_total) = (train.len(), test.len());
         let stored = vec![None; train_parts.len()];
-        Self { train, test, train_parts, test_parts, stored, train_total, test_total }
+        Self { train, test, train_parts, test_parts, stored, train_total, test_total, digest: None }
     }
 
     /// Examples of workers that are not in memory. `train` and `test` are no examples, of their shapes.
@@ -101,6 +103,7 @@ impl<E: Examples> Divided<E> {
             train_total: total(|parts| parts.train.len()),
             test_total: total(|parts| parts.test.len()),
             stored: workers.into_iter().map(Some).collect(),
+            digest: None,
         }
     }
 

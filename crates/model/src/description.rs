@@ -13,6 +13,10 @@ pub struct ModelDescription {
     pub application: serde_json::Value,
     /// The run file with all settings, as `run.toml` has it.
     pub settings: String,
+    /// A digest of the data of the run, those examples among it that are held out, and of which worker has which. `None` of
+    /// scripts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_digest: Option<String>,
     /// The remote synchronisation model.
     pub remote_sync: String,
     /// The clock that the model holds.

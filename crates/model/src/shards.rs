@@ -119,6 +119,7 @@ mod tests {
             seed: 1,
             application: serde_json::Value::Null,
             settings: String::new(),
+            data_digest: None,
             remote_sync: "bsp".into(),
             clock,
             objective: 0.5,

@@ -338,6 +338,9 @@ pub struct Summary {
     /// What the application has trained on: its files, or `synthetic data`, with sizes. Empty in runs of older versions.
     #[serde(default)]
     pub trained_on: String,
+    /// A digest of its examples, those that are held out among them, and of which worker has which. `None` of scripts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_digest: Option<String>,
     /// The name of the driver.
     pub driver: String,
     /// The seed of every random number.

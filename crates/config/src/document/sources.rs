@@ -154,6 +154,9 @@ pub(crate) fn tidy(path: &Path) -> PathBuf {
             other => tidied.push(other),
         }
     }
+    if tidied.as_os_str().is_empty() {
+        tidied.push(".");
+    }
     tidied
 }
 

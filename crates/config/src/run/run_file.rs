@@ -281,9 +281,14 @@ impl RunFile {
         Ok(changed)
     }
 
+    /// The text that is the value of a key, if it has one.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.root.at(key).and_then(Node::as_str)
+    }
+
     /// Whether the value of a key is this path, made absolute.
     pub fn names(&self, key: &str, path: &Path) -> bool {
-        self.root.at(key).and_then(Node::as_str).is_some_and(|named| Path::new(named) == path)
+        self.text(key).is_some_and(|named| Path::new(named) == path)
     }
 
     /// The keys of a table, if it is there.

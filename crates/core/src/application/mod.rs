@@ -135,6 +135,12 @@ pub trait Application: Send + Sync {
         format!("{} parameters", self.layout().parameters())
     }
 
+    /// A digest of the examples of all workers, those that are held out among them, and of which worker has which. A checkpoint
+    /// can only be continued on data with the same digest. The default is none, for applications that do not know their data.
+    fn data_digest(&self) -> Option<u64> {
+        None
+    }
+
     /// Says which data centers take part, wherever each worker is a process: before its first iteration, and each time that
     /// one has joined, left or was given up.
     ///

@@ -80,7 +80,8 @@ impl Pair {
         if shape.values() == 0 || count == 0 {
             images.end()?;
             let found = format!("{count} images of {} pixels", shape.values());
-            let (position, expected) = (FilePosition::Byte(4), "at least one pixel");
+            let expected = if count == 0 { "at least one image" } else { "at least one pixel" };
+            let position = FilePosition::Byte(4);
             return Err(DataError::broken(&file, position, found, expected));
         }
 

@@ -22,6 +22,13 @@ impl Digest {
         self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(FACTOR);
     }
 
+    /// The digest of some digests, in their order.
+    pub(crate) fn of(digests: impl Iterator<Item = u64>) -> u64 {
+        let mut digest = Self::default();
+        digests.for_each(|one| digest.add(one));
+        digest.finish()
+    }
+
     fn add_all(&mut self, values: impl ExactSizeIterator<Item = u64>) {
         self.add(values.len() as u64);
         values.for_each(|value| self.add(value));

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::DataError;
 use crate::formats::name_index::{NAME_BYTES_MAX, is_sound};
 use crate::homes::counted_names::CountedNames;
+use crate::homes::digest::Digest;
 use gaia_core::application::Names;
 use gaia_ml::declared::CLASSES_MAX;
 use gaia_ml::divided::{Divided, Examples};
@@ -159,6 +160,7 @@ pub(crate) fn joined<E: Examples + Clone>(none: E, parts: Vec<Part<'_, Divided<E
     let mut all = Divided::none(none.clone(), none);
     let validation = parts.iter().find(|part| part.summary.validation.is_some());
     let validation = validation.map(|part| part.summary.test as usize);
+    let digest = Digest::of(parts.iter().map(|part| part.summary.digest));
     for Part { workers, summary, local, .. } in parts {
         match local {
             Some(divided) => all.append(divided),
@@ -166,6 +168,7 @@ pub(crate) fn joined<E: Examples + Clone>(none: E, parts: Vec<Part<'_, Divided<E
         }
     }
     all.test_total = validation.unwrap_or(all.test_total);
+    all.digest = Some(digest);
     all
 }
 

@@ -260,7 +260,8 @@ impl Conductor<'_, '_> {
     fn on_report(&mut self, report: Report) {
         match report {
             Report::Node(report) => {
-                self.monitor.handle_report(&mut self.cluster.coordinator, report);
+                let now = self.now();
+                self.monitor.handle_report(now, &mut self.cluster.coordinator, report);
             }
             Report::Copy { server, ticket, values } => {
                 self.evaluating.handle_copy(server, ticket, values);

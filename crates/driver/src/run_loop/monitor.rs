@@ -82,8 +82,13 @@ impl<'a> RunMonitor<'a> {
         Self { recorder: RunRecorder::new(plan), observer }
     }
 
-    /// Records a report of a node, and passes it to the coordinator.
-    pub(crate) fn handle_report(&mut self, coordinator: &mut Coordinator, report: NodeReport) {
+    /// Records a report of a node, which has come at `now`, and passes it to the coordinator.
+    pub(crate) fn handle_report(
+        &mut self,
+        now: Instant,
+        coordinator: &mut Coordinator,
+        report: NodeReport,
+    ) {
         match report {
             NodeReport::ClockFinished { server, clock } => {
                 coordinator.handle_clock_finished(server, clock);
@@ -99,7 +104,7 @@ impl<'a> RunMonitor<'a> {
                 self.recorder.on_diverged(divergence);
                 coordinator.handle_diverged();
             }
-            NodeReport::Held { dc, held } => self.recorder.on_held(dc, &held),
+            NodeReport::Held { dc, held } => self.recorder.on_held(now, dc, &held),
             NodeReport::Ended { worker } => coordinator.handle_worker_ended(worker),
             NodeReport::Stopped { worker, clock } => {
                 coordinator.handle_worker_stopped(worker, clock);

@@ -378,7 +378,7 @@ impl<'a> Simulation<'a> {
 
     fn report(&mut self, report: NodeReport) {
         let finishes_clock = matches!(report, NodeReport::ClockFinished { .. });
-        self.monitor.handle_report(&mut self.cluster.coordinator, report);
+        self.monitor.handle_report(self.now, &mut self.cluster.coordinator, report);
         if finishes_clock {
             self.clock = self.cluster.coordinator.clock_of_all();
         }

@@ -306,6 +306,10 @@ impl Application for LogisticRegression {
     fn describe(&self) -> String {
         self.summary.clone()
     }
+
+    fn data_digest(&self) -> Option<u64> {
+        self.shared.examples.digest
+    }
 }
 
 impl SparseDescent {

@@ -361,6 +361,10 @@ impl Application for MatrixFactorization {
     fn describe(&self) -> String {
         self.summary.clone()
     }
+
+    fn data_digest(&self) -> Option<u64> {
+        self.shared.ratings.digest
+    }
 }
 
 impl RatingTotals {

@@ -475,7 +475,8 @@ impl<'a> Conductor<'a> {
 
     /// Passes a report of a node to the run's coordinator.
     fn report(&mut self, report: NodeReport) {
-        self.monitor.handle_report(&mut self.coordinator.run, report);
+        let now = self.now();
+        self.monitor.handle_report(now, &mut self.coordinator.run, report);
     }
 
     /// Executes the coordinator's outputs. Orders are written to the state file before they are sent, so that a later

@@ -9,6 +9,7 @@ use tracing::info;
 use crate::blocking::in_place;
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
+use crate::trained::data_digest;
 use gaia_checkpoint::{Checkpoint, Facts, LogConfig, NodeStore, NodeStoreConfig, Recovered};
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
@@ -55,9 +56,10 @@ impl StateDir {
         plan: &Plan,
         application: &dyn Application,
     ) -> Self {
-        // Files may change under the same path. So the description of their content is part of the hash.
+        // Files may change under the same path. So what was read of them is part of the hash.
         let app = plan.app.as_ref().map_or_else(String::new, |app| format!("{app:?}"));
-        let hash = Seed(agreed).child(&app).child(&application.describe()).0;
+        let data = data_digest(application).unwrap_or_default();
+        let hash = Seed(agreed).child(&app).child(&application.describe()).child(&data).0;
         Self { folder, hash }
     }
 

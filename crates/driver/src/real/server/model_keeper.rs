@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::real::connections::message::KeptModel;
 use crate::real::error::RealError;
-use crate::trained::{Figures, shard_file};
+use crate::trained::{Figures, data_digest, shard_file};
 use gaia_config::{KeepModel, Plan};
 use gaia_core::application::{Application, Attachment};
 use gaia_core::types::ShardLayout;
@@ -19,6 +19,7 @@ pub(in crate::real) struct ModelKeeper {
     plan: Arc<Plan>,
     attachments: BTreeMap<String, Attachment>,
     metric: Cow<'static, str>,
+    data_digest: Option<String>,
 }
 
 impl ModelKeeper {
@@ -36,7 +37,8 @@ impl ModelKeeper {
         }
         let folder = folder.ok_or(RealError::NoModelFolder)?.to_owned();
         let (attachments, metric) = (application.attachments(), application.metric().name);
-        Ok(Some(Self { folder, plan: plan.clone(), attachments, metric }))
+        let data_digest = data_digest(application);
+        Ok(Some(Self { folder, plan: plan.clone(), attachments, metric, data_digest }))
     }
 
     /// Writes a shard, whole or not at all.
@@ -50,7 +52,8 @@ impl ModelKeeper {
         kept: KeptModel,
     ) -> Result<(), RealError> {
         let KeptModel { clock, objective, metric, is_best } = kept;
-        let figures = Figures { clock, objective, metric: (&self.metric, metric) };
+        let data_digest = self.data_digest.as_deref();
+        let figures = Figures { clock, objective, metric: (&self.metric, metric), data_digest };
         let file = shard_file(&self.plan, layout, values, &self.attachments, &figures, is_best);
         Ok(file.write_in(&self.folder)?)
     }

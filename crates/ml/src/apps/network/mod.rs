@@ -262,6 +262,10 @@ impl Application for Network {
     fn describe(&self) -> String {
         self.summary.clone()
     }
+
+    fn data_digest(&self) -> Option<u64> {
+        self.shared.examples.digest
+    }
 }
 
 impl Network {

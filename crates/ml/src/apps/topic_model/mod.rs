@@ -228,6 +228,10 @@ impl Application for TopicModel {
         self.summary.clone()
     }
 
+    fn data_digest(&self) -> Option<u64> {
+        self.shared.documents.digest
+    }
+
     /// The most frequent words of every topic, topics with most tokens first.
     fn highlights(&self, model: &Model) -> Vec<String> {
         let name = |word: u32| match &self.vocabulary {

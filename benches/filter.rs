@@ -10,11 +10,13 @@ mod rows;
 
 use std::hint::black_box;
 
+use gaia_core::codec::ValueFormat;
+use gaia_core::outbox::{Batch, Ranked, Residuals};
 use gaia_core::significance::{
     Measure, Parameters, Scratch, Selection, TableCriteria, Take, rms, select,
 };
 use gaia_core::sync::Function;
-use gaia_core::types::{Numbers, Seed};
+use gaia_core::types::{Clock, Numbers, Seed};
 use rand::RngExt;
 use rand_distr::StandardNormal;
 use rows::{Rows, seconds};
@@ -38,16 +40,12 @@ fn main() {
             .iter()
             .map(|local| if random.random_bool(changed) { *local } else { 0.0 })
             .collect();
-        let hard = criteria(Function::Relative, rms(&values), 1e-6);
-        report(
-            &mut rows,
-            &format!("{name} changed, all of it hard"),
-            &values,
-            &kept,
-            &mut shared,
-            hard,
-            Take::Hard,
-        );
+        let hard = || criteria(Function::Relative, rms(&values), 1e-6);
+        let row = format!("{name} changed, all of it hard");
+        report(&mut rows, &row, &values, &kept, &mut shared, hard(), Take::Hard);
+        if changed == 1e-2 || changed == 5e-2 {
+            report_frames(&mut rows, name, &values, &kept, &mut shared, &hard());
+        }
     }
     for (name, function) in [
         ("relative", Function::Relative),
@@ -96,16 +94,7 @@ fn report(
     let (mut scratch, mut selection) = (Scratch::default(), Selection::default());
     let (mut passes, mut selects) = (Vec::new(), Vec::new());
     for round in 0..rows.runs() {
-        shared.fill(0.0);
-        passes.push(
-            1e3 * seconds(|| {
-                for ((shared, value), local) in shared.iter_mut().zip(values).zip(local) {
-                    *shared += value * local;
-                }
-                black_box(&mut *shared);
-            }),
-        );
-        shared.fill(0.0);
+        passes.push(pass(values, local, shared));
         let parameters = Parameters { values, local, shared: Numbers::Plain(shared) };
         selects.push(
             1e3 * seconds(|| {
@@ -115,3 +104,55 @@ fn report(
     }
     rows.print(name, "ms", &selects, ("a pass", &passes));
 }
+
+/// Rows for what follows where the link does not carry all that was selected at once: the most significant are put first,
+/// and cut in frames.
+fn report_frames(
+    rows: &mut Rows,
+    changed: &str,
+    values: &[f32],
+    local: &[f32],
+    shared: &mut [f32],
+    criteria: &[TableCriteria<Measure>; 1],
+) {
+    let (mut scratch, mut batch) = (Scratch::default(), Batch::default());
+    let (mut passes, mut orders, mut cuts) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rows.runs() {
+        passes.push(pass(values, local, shared));
+        let parameters = Parameters { values, local, shared: Numbers::Plain(shared) };
+        let (mut selection, turn) = (Selection::default(), round as u64);
+        select(&parameters, criteria, Take::Hard, turn, &mut scratch, &mut selection);
+        orders.push(1e3 * seconds(|| selection.order(&mut scratch)));
+
+        // As of a link that has carried updates of every parameter before: zeros would take no memory yet.
+        let mut outbox = Ranked::sharing(vec![1e-12; PARAMETERS].into());
+        let residuals = Residuals { values, source: local, criteria };
+        outbox.rank(residuals, Take::Hard, Clock(1), &mut scratch);
+        cuts.push(
+            1e3 * seconds(|| {
+                while outbox.waiting() > 0 {
+                    outbox.take(local, ValueFormat::Bf16, FRAME, &mut batch, &mut scratch);
+                }
+            }),
+        );
+    }
+    let pass = ("a pass", passes.as_slice());
+    rows.print(&format!("{changed} changed, put in order"), "ms", &orders, pass);
+    rows.print(&format!("{changed} changed, cut in frames of {FRAME}"), "ms", &cuts, pass);
+}
+
+/// The milliseconds of a pass over the same arrays. `shared` is zeros after it.
+fn pass(values: &[f32], local: &[f32], shared: &mut [f32]) -> f64 {
+    shared.fill(0.0);
+    let taken = seconds(|| {
+        for ((shared, value), local) in shared.iter_mut().zip(values).zip(local) {
+            *shared += value * local;
+        }
+        black_box(&mut *shared);
+    });
+    shared.fill(0.0);
+    1e3 * taken
+}
+
+/// Updates of a frame.
+const FRAME: usize = 25_000;

@@ -73,7 +73,7 @@ fn outbox(count: &mut Count<'_>) {
     count("outbox: rank and cut 1 % as bf16", &mut || {
         let mut outbox = Ranked::new(PARAMETERS);
         outbox.rank(residuals, Take::Hard, Clock(1), &mut scratch);
-        outbox.take(&source, ValueFormat::Bf16, usize::MAX, &mut batch);
+        outbox.take(&source, ValueFormat::Bf16, usize::MAX, &mut batch, &mut scratch);
         black_box(&batch);
     });
 }

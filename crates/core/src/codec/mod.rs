@@ -23,6 +23,7 @@ pub use error::{DecodeError, Section};
 pub use indexes::{decode_indexes, encode_indexes};
 pub use values::{ValueFormat, quantise};
 
+use crate::simd::{PLACES_AHEAD, prefetch_at};
 use indexes::{DENSE, Plan};
 use reader::{Reader, varint_len, write_varint};
 
@@ -112,7 +113,10 @@ impl Changes<'_> {
                 }
             }
             Self::Sparse { indexes, values: added } => {
-                for (index, added) in indexes.iter().zip(added) {
+                for (at, (index, added)) in indexes.iter().zip(added).enumerate() {
+                    if let Some(later) = indexes.get(at + PLACES_AHEAD) {
+                        prefetch_at(values, *later as usize);
+                    }
                     values[*index as usize] += added;
                 }
             }

@@ -15,6 +15,7 @@ pub use sweep::Sweep;
 use crate::codec::{Changes, fills_holes, quantise};
 use crate::persist;
 use crate::significance::{Scratch, Take};
+use crate::simd::PLACES_AHEAD;
 use crate::store::Touched;
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Paged};
@@ -67,7 +68,10 @@ impl Batch {
             self.fill_holes(source, shared);
         }
         quantise(&mut self.values, format);
-        for (index, sent) in self.indexes.iter().zip(&self.values) {
+        for (at, (index, sent)) in self.indexes.iter().zip(&self.values).enumerate() {
+            if let Some(later) = self.indexes.get(at + PLACES_AHEAD) {
+                shared.prefetch(*later as usize);
+            }
             let place = *index as usize;
             let carried = match format {
                 ValueFormat::F32 => source[place],
@@ -121,19 +125,26 @@ impl Outbox {
     }
 
     /// Cuts at most `most` updates for one frame into `batch`. They count as sent.
-    pub fn take(&mut self, source: &[f32], format: ValueFormat, most: usize, batch: &mut Batch) {
+    pub fn take(
+        &mut self,
+        source: &[f32],
+        format: ValueFormat,
+        most: usize,
+        batch: &mut Batch,
+        scratch: &mut Scratch,
+    ) {
         match self {
             Self::Sweep(sweep) => sweep.take(source, format, most, batch),
-            Self::Ranked(ranked) => ranked.take(source, format, most, batch),
+            Self::Ranked(ranked) => ranked.take(source, format, most, batch, scratch),
         }
     }
 
     /// Marks as announced all parameters that must be sent, except the first `fitting`. Returns those that were not
     /// announced before, ascending.
-    pub fn announce(&mut self, fitting: usize) -> Vec<u32> {
+    pub fn announce(&mut self, fitting: usize, scratch: &mut Scratch) -> Vec<u32> {
         match self {
             Self::Sweep(sweep) => sweep.announce(fitting),
-            Self::Ranked(ranked) => ranked.announce(fitting),
+            Self::Ranked(ranked) => ranked.announce(fitting, scratch),
         }
     }
 
@@ -226,7 +237,7 @@ mod tests {
         let mut sum = vec![0.0; source.len()];
         let mut batch = Batch::default();
         loop {
-            outbox.take(source, ValueFormat::F32, 2, &mut batch);
+            outbox.take(source, ValueFormat::F32, 2, &mut batch, &mut Scratch::default());
             if batch.is_empty() {
                 return sum;
             }

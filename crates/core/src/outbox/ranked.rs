@@ -9,6 +9,7 @@ use super::Batch;
 use crate::codec::Changes;
 use crate::persist;
 use crate::significance::{Measure, Parameters, Scratch, Selection, TableCriteria, Take, select};
+use crate::simd::{PLACES_AHEAD, prefetch_at};
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, Numbers, Paged};
 
@@ -75,25 +76,43 @@ impl Ranked {
         self.ranked = Some(clock);
         self.owed.clear();
         if !self.announced.is_empty() {
-            let hard: BTreeSet<u32> =
-                self.ranking.indexes[..self.ranking.hard].iter().copied().collect();
+            let hard: BTreeSet<u32> = self.ranking.hard_indexes().collect();
             self.owed.extend(self.announced.difference(&hard));
         }
     }
 
     /// Cuts at most `most` updates for one frame into `batch`. They count as sent.
-    pub fn take(&mut self, source: &[f32], format: ValueFormat, most: usize, batch: &mut Batch) {
+    pub fn take(
+        &mut self,
+        source: &[f32],
+        format: ValueFormat,
+        most: usize,
+        batch: &mut Batch,
+        scratch: &mut Scratch,
+    ) {
         batch.clear();
         self.chunk.clear();
         let owed = self.owed.len().min(most);
         self.chunk.extend(self.owed.drain(..owed));
-        let ranked = (self.ranking.indexes.len() - self.taken).min(most - owed);
-        self.chunk.extend_from_slice(&self.ranking.indexes[self.taken..self.taken + ranked]);
+        let ranked = (self.ranking.len() - self.taken).min(most - owed);
+        match self.ranking.ascending().filter(|_| ranked == self.ranking.len()) {
+            // What leaves at once needs no order but that of a frame.
+            Some(parts) if owed == 0 => self.chunk.extend(parts.into_iter().flatten()),
+            _ => {
+                self.ranking.order(scratch);
+                let next = &self.ranking.indexes()[self.taken..self.taken + ranked];
+                self.chunk.extend_from_slice(next);
+                self.chunk.sort_unstable();
+                self.chunk.dedup();
+            }
+        }
         self.taken += ranked;
-        self.chunk.sort_unstable();
-        self.chunk.dedup();
 
-        for &index in &self.chunk {
+        for (at, &index) in self.chunk.iter().enumerate() {
+            if let Some(later) = self.chunk.get(at + PLACES_AHEAD) {
+                prefetch_at(source, *later as usize);
+                self.shared.prefetch(*later as usize);
+            }
             let place = index as usize;
             let announced = self.announced.remove(&index);
             if announced || source[place] != self.shared.get(place) {
@@ -110,9 +129,13 @@ impl Ranked {
 
     /// Marks as announced all ranked parameters above the hard threshold except the first `fitting`. Returns those that
     /// were not announced before, ascending.
-    pub fn announce(&mut self, fitting: usize) -> Vec<u32> {
-        let mut places: Vec<u32> =
-            self.ranking.indexes[fitting.min(self.ranking.hard)..self.ranking.hard].to_vec();
+    pub fn announce(&mut self, fitting: usize, scratch: &mut Scratch) -> Vec<u32> {
+        let hard = self.ranking.hard();
+        if fitting >= hard {
+            return Vec::new();
+        }
+        self.ranking.order(scratch);
+        let mut places: Vec<u32> = self.ranking.indexes()[fitting..hard].to_vec();
         places.retain(|place| self.announced.insert(*place));
         places.sort_unstable();
         places
@@ -128,7 +151,7 @@ impl Ranked {
     /// The promise of a clock needs the former only: what is owed is announced and below the threshold at this ranking. It is
     /// counted because reads of it wait until it arrives, so the clock does not overtake it.
     pub fn hard_waiting(&self) -> usize {
-        self.ranking.hard.saturating_sub(self.taken) + self.owed.len()
+        self.ranking.hard().saturating_sub(self.taken) + self.owed.len()
     }
 
     /// Removes the ranking: what was not sent stays in the residual.
@@ -153,7 +176,7 @@ impl Ranked {
 
     /// The number of ranked or announced parameters that were not sent.
     pub fn waiting(&self) -> usize {
-        self.ranking.indexes.len() - self.taken + self.owed.len()
+        self.ranking.len() - self.taken + self.owed.len()
     }
 
     /// The sum of what was sent on the link, per parameter.
@@ -165,14 +188,12 @@ impl Ranked {
 persist! {
     impl Persist<()> for Ranked {
         fn walk(Self { shared, ranking, taken, owed, announced, ranked, chunk: _ }, walk, ()) {
-            let Selection { indexes, hard, .. } = ranking;
             walk.flatten(shared, ("shared", Content::Changes))?;
             let parameters = shared.len();
             let within = |index: &u32| (*index as usize) < parameters;
 
-            walk.record_that("ranking", indexes, |found, _| found.iter().all(within))?;
-            let most = indexes.len();
-            walk.record_that("hard", hard, |found, _| *found <= most)?;
+            walk.part("ranking", ranking, parameters)?;
+            let most = ranking.len();
             walk.record_that("taken", taken, |found, _| *found <= most)?;
             walk.record_that("owed", owed, |found, _| found.iter().all(within))?;
             walk.record_that("announced", announced, |found, _| found.iter().all(within))?;
@@ -198,13 +219,36 @@ mod tests {
         };
 
         rank(&mut outbox, &[5.0, 0.0], 1);
-        assert_eq!(outbox.announce(0), [0]);
+        assert_eq!(outbox.announce(0, &mut Scratch::default()), [0]);
         let source = [0.5, 0.0];
         rank(&mut outbox, &source, 2);
         assert_eq!((outbox.hard_waiting(), outbox.covered()), (1, None));
 
         let mut batch = Batch::default();
-        outbox.take(&source, ValueFormat::F32, 9, &mut batch);
+        outbox.take(&source, ValueFormat::F32, 9, &mut batch, &mut Scratch::default());
         assert_eq!((&batch.indexes[..], outbox.covered()), (&[0][..], Some(Clock(2))));
+    }
+
+    #[test]
+    fn what_leaves_at_once_is_the_same_whether_it_was_put_in_order_or_not() {
+        let function = Measure::BuiltIn(Function::Absolute);
+        let criteria =
+            [TableCriteria { range: 0..4, width: 1, function, floor: 0.0, threshold: 1.0 }];
+        let source = [2.0, 0.5, 9.0, 4.0];
+        let taken = |is_ordered: bool, most: usize| {
+            let (mut outbox, mut scratch) = (Ranked::new(4), Scratch::default());
+            let residuals = Residuals { values: &[0.0; 4], source: &source, criteria: &criteria };
+            outbox.rank(residuals, Take::Most(4), Clock(1), &mut scratch);
+            if is_ordered {
+                outbox.ranking.order(&mut scratch);
+            }
+            let mut batch = Batch::default();
+            outbox.take(&source, ValueFormat::F32, most, &mut batch, &mut scratch);
+            (batch.indexes, outbox.hard_waiting(), outbox.waiting())
+        };
+        for most in 0..=5 {
+            assert_eq!(taken(false, most), taken(true, most), "{most} at most");
+        }
+        assert_eq!(taken(false, 2), (vec![2, 3], 1, 2));
     }
 }

@@ -6,9 +6,9 @@
 
 use std::ops::Range;
 
-use super::order::{BUCKET_SHIFT, BUCKETS, Cut, Found, bucket};
-use super::{Parameters, Significance, TableCriteria};
-use crate::simd::{Above, Block, Level, Passed, Screen, Work};
+use super::order::{BUCKET_SHIFT, BUCKETS, Cut, bucket};
+use super::{Parameters, Selection, Significance, TableCriteria};
+use crate::simd::{Above, Block, Level, Passed, Screen, Work, bits_of, prefetch_behind};
 
 /// The input of a pass, and the memory for a block.
 pub(super) struct Blocks<'a, F> {
@@ -42,8 +42,8 @@ pub(super) struct Scan<'a, 'b, F, S> {
 
 /// A receiver of the ratios that are not cut.
 pub(super) trait Sink {
-    /// Receives parameters in ascending order, and the bits of their ratios.
-    fn take(&mut self, indexes: &[u32], bits: &[i32]);
+    /// Receives parameters in ascending order, and their ratios.
+    fn take(&mut self, indexes: &[u32], ratios: &[f32]);
     /// The lowest bucket that it still needs, at least `cut`. `None` if it needs nothing more.
     fn needs(&self, cut: u16) -> Option<u16>;
     /// Marks the wrap-around: all parameters that follow are below all before.
@@ -61,7 +61,7 @@ pub(super) struct Collect<'a> {
     pub(super) cut: Cut,
     /// Once more than this number are kept, no more are.
     pub(super) limit: usize,
-    pub(super) found: &'a mut Found,
+    pub(super) found: &'a mut Selection,
 }
 
 impl<F: Significance, S: Sink> Work for Scan<'_, '_, F, S> {
@@ -93,50 +93,54 @@ impl<F: Significance, S: Sink> Scan<'_, '_, F, S> {
                 .built_in()
                 .and_then(|function| Screen::of(function, table.floor, table.threshold, cut));
             let least = i32::from(cut) << BUCKET_SHIFT;
-            match screen {
-                Some(screen) => self.blocks.keep_screened(self.level, table, block, screen, least),
-                None => self.blocks.keep_measured(self.level, table, block, least),
-            }
-            let above = &self.blocks.memory.above;
-            if !above.indexes().is_empty() {
-                self.sink.take(above.indexes(), above.bits());
+            let (indexes, ratios) = match screen {
+                Some(screen) => self.blocks.screened(self.level, table, block, screen, least),
+                None => self.blocks.measured(self.level, table, block, least),
+            };
+            if !indexes.is_empty() {
+                self.sink.take(indexes, ratios);
             }
         }
     }
 }
 
 impl<F: Significance> Blocks<'_, F> {
-    /// Keeps the ratios of a block whose bits exceed `least`, of all its residuals.
+    /// The parameters of a block whose ratios have bits above `least`, and these ratios. All residuals are measured.
     #[inline(always)]
-    fn keep_measured(
+    fn measured(
         &mut self,
         level: Level,
         table: &TableCriteria<F>,
         block: Range<usize>,
         least: i32,
-    ) {
+    ) -> (&[u32], &[f32]) {
         let Memory { residuals, ratios, above, shared, .. } = &mut *self.memory;
         let residuals = &mut residuals[..block.len()];
         let ratios = &mut ratios[..block.len()];
+        let values = &self.parameters.values[block.clone()];
         let local = &self.parameters.local[block.clone()];
         let shared = self.parameters.shared.range(block.clone(), shared);
+        for column in [values, local, shared] {
+            prefetch_behind(column);
+        }
         for ((residual, local), shared) in residuals.iter_mut().zip(local).zip(shared) {
             *residual = local - shared;
         }
-        measure(table, residuals, &self.parameters.values[block.clone()], ratios);
+        measure(table, residuals, values, ratios);
         above.keep(level, ratios, least, block.start as u32);
+        (above.indexes(), above.ratios())
     }
 
-    /// As [`Self::keep_measured`], of the residuals that pass a screen. No other exceeds `least`.
+    /// As [`Self::measured`], of the residuals that pass a screen. No other exceeds `least`.
     #[inline(always)]
-    fn keep_screened(
+    fn screened(
         &mut self,
         level: Level,
         table: &TableCriteria<F>,
         block: Range<usize>,
         screen: Screen,
         least: i32,
-    ) {
+    ) -> (&[u32], &[f32]) {
         let Memory { ratios, above, passed, shared, .. } = &mut *self.memory;
         let columns = Block {
             values: &self.parameters.values[block.clone()],
@@ -147,7 +151,12 @@ impl<F: Significance> Blocks<'_, F> {
         passed.keep(level, columns, screen);
         let ratios = &mut ratios[..passed.indexes().len()];
         measure(table, passed.residuals(), passed.values(), ratios);
+        let lowest = ratios.iter().fold(i32::MAX, |lowest, ratio| lowest.min(bits_of(*ratio)));
+        if lowest > least {
+            return (passed.indexes(), ratios);
+        }
         above.keep_of(passed.indexes(), ratios, least);
+        (above.indexes(), above.ratios())
     }
 }
 
@@ -198,21 +207,21 @@ impl<'a> Count<'a> {
     }
 
     #[inline(always)]
-    fn add(&mut self, bits: &[i32]) {
-        for (at, bits) in bits.iter().enumerate() {
-            self.histogram[usize::from(bucket(*bits)) * LANES + at % LANES] += 1;
+    fn add(&mut self, ratios: &[f32]) {
+        for (at, ratio) in ratios.iter().enumerate() {
+            self.histogram[usize::from(bucket(*ratio)) * LANES + at % LANES] += 1;
         }
     }
 }
 
 impl Sink for Count<'_> {
     #[inline(always)]
-    fn take(&mut self, _: &[u32], bits: &[i32]) {
-        let (chunks, rest) = bits.as_chunks::<EQUAL>();
+    fn take(&mut self, _: &[u32], ratios: &[f32]) {
+        let (chunks, rest) = ratios.as_chunks::<EQUAL>();
         for chunk in chunks {
             let first = bucket(chunk[0]);
             // Rows and counts have equal ratios, and increments of one counter wait for each other.
-            if chunk.iter().fold(0, |differ, bits| differ | (bucket(*bits) ^ first)) == 0 {
+            if chunk.iter().fold(0, |differ, ratio| differ | (bucket(*ratio) ^ first)) == 0 {
                 self.histogram[usize::from(first) * LANES] += EQUAL as u32;
             } else {
                 self.add(chunk);
@@ -231,14 +240,14 @@ impl Sink for Count<'_> {
 
 impl Sink for Collect<'_> {
     #[inline(always)]
-    fn take(&mut self, indexes: &[u32], bits: &[i32]) {
+    fn take(&mut self, indexes: &[u32], ratios: &[f32]) {
         if self.cut.ties == usize::MAX {
-            self.found.extend(indexes, bits);
+            self.found.extend(indexes, ratios);
             return;
         }
 
-        for (index, bits) in indexes.iter().zip(bits) {
-            let bucket = bucket(*bits);
+        for (index, ratio) in indexes.iter().zip(ratios) {
+            let bucket = bucket(*ratio);
             if self.cut.admits(bucket) {
                 self.found.push(*index, bucket);
             }
@@ -258,7 +267,7 @@ impl Sink for Collect<'_> {
 }
 
 /// The number of parameters in a block, unless a row is longer.
-const BLOCK: usize = 1024;
+pub(super) const BLOCK: usize = 512;
 const LANES: usize = 4;
 /// The number of ratios that are counted at once if their buckets are the same.
 const EQUAL: usize = 16;

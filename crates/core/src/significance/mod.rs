@@ -7,7 +7,8 @@
 //!
 //! A residual is *hard* if its significance is above the threshold. It must be sent. A *soft* residual may be sent if
 //! there is room, the largest first. Residuals are ordered by buckets, eight for each doubling of the ratio of
-//! significance to threshold. A finer order would cost a sort and change nothing on the wire.
+//! significance to threshold. A finer order would cost a sort and change nothing on the wire. They are found in the order
+//! of the shard, which is that of a frame, and put in this one only where not all of them leave at once.
 
 mod function;
 mod kernel;
@@ -15,10 +16,12 @@ mod largest;
 mod norm;
 mod order;
 mod screen;
+mod selection;
 
 pub use function::{Measure, Significance};
 pub use largest::Largest;
 pub use norm::rms;
+pub use selection::Selection;
 
 use std::ops::Range;
 
@@ -26,7 +29,8 @@ use crate::simd::{self, Level};
 use crate::sync::Function;
 use crate::types::Numbers;
 use kernel::{Blocks, Collect, Count, Memory, Scan};
-use order::{Cut, DUST_BUCKET, Found, HARD_BUCKET, lowest_bucket};
+use order::{Cut, DUST_BUCKET, HARD_BUCKET, lowest_bucket};
+use selection::Ordering;
 
 /// The ratio of significance to threshold below which a residual is not sent even if there is room.
 ///
@@ -76,27 +80,17 @@ pub enum Take {
     },
 }
 
-/// The parameters whose residuals should be sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
-    /// The most significant first, by buckets; ascending within a bucket.
-    pub indexes: Vec<u32>,
-    /// How many of them are above the hard threshold. They come first.
-    pub hard: usize,
-}
-
 /// Memory that selections reuse. It carries no state from one selection to the next.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     memory: Memory,
-    histogram: Vec<u32>,
-    found: Found,
+    ordering: Ordering,
 }
 
-/// Selects the parameters of a shard whose residuals should be sent on a link.
+/// Selects the parameters of a shard whose residuals should be sent on a link. [`Selection::order`] orders them.
 ///
 /// The tables' ranges ascend and do not overlap. A residual of 0 is never selected. A residual that is not a number is
-/// always selected, and comes first. If only some of equally significant residuals fit, `turn` decides where among them
+/// always selected, and comes first in their order. If only some of equally significant residuals fit, `turn` decides where among them
 /// the selection begins. A caller that increments it with each call favours no part of the shard.
 ///
 /// # Panics
@@ -123,7 +117,7 @@ fn select_at<F: Significance>(
     out: &mut Selection,
 ) {
     check(parameters, criteria);
-    let Scratch { memory, histogram, found } = scratch;
+    let Scratch { memory, ordering: Ordering { histogram, .. } } = scratch;
     let mut passes = Passes { level, blocks: Blocks { parameters, criteria, memory } };
     let (most, least) = match take {
         Take::Hard => (usize::MAX, HARD_BUCKET),
@@ -132,16 +126,15 @@ fn select_at<F: Significance>(
     };
 
     if most >= parameters.values.len() {
-        passes.find(Cut::whole(least), usize::MAX, 0, found);
+        passes.find(Cut::whole(least), usize::MAX, 0, out);
     } else {
         let start = start_of_turn(criteria, turn);
-        if !passes.find_by_sample(most, least, start, histogram, found) {
+        if !passes.find_by_sample(most, least, start, histogram, out) {
             passes.count(1, least, histogram);
-            passes.find(Cut::at(histogram, most, least), usize::MAX, start, found);
+            passes.find(Cut::at(histogram, most, least), usize::MAX, start, out);
         }
     }
-
-    found.sort_into(histogram, out);
+    out.finish(least);
 }
 
 /// The passes over a shard.
@@ -152,7 +145,7 @@ struct Passes<'a, F> {
 
 impl<F: Significance> Passes<'_, F> {
     /// Finds the residuals that the cut admits, until there are more than `limit`.
-    fn find(&mut self, cut: Cut, limit: usize, start: usize, found: &mut Found) {
+    fn find(&mut self, cut: Cut, limit: usize, start: usize, found: &mut Selection) {
         found.clear();
         let Self { level, blocks } = self;
         let sink = &mut Collect { cut, limit, found };
@@ -178,7 +171,7 @@ impl<F: Significance> Passes<'_, F> {
         least: u16,
         start: usize,
         histogram: &mut Vec<u32>,
-        found: &mut Found,
+        found: &mut Selection,
     ) -> bool {
         let sampled = most / SAMPLE_STRIDE;
         if sampled < SAMPLED_LEAST {

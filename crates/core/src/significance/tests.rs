@@ -25,9 +25,19 @@ impl Shard {
     }
 
     fn select(&self, criteria: &[TableCriteria], take: Take, turn: u64) -> Selection {
-        let mut out = Selection { indexes: vec![77; 3], hard: 9 };
-        let mut scratch = Scratch::default();
+        let (mut out, mut scratch) = (Selection::default(), Scratch::default());
+        out.extend(&[77; 3], &[1.0; 3]);
+        out.wrap();
         select(&self.parameters(), criteria, take, turn, &mut scratch, &mut out);
+        let found: Vec<u32> = out.ascending().into_iter().flatten().flatten().copied().collect();
+        assert!(found.is_sorted(), "{found:?}");
+        let mut hard: Vec<u32> = out.hard_indexes().collect();
+        out.order(&mut scratch);
+        hard.sort_unstable();
+        let mut expected: Vec<u32> = out.hard_indexes().collect();
+        expected.sort_unstable();
+        assert_eq!(hard, expected);
+        assert_eq!(found.len(), out.len());
         out
     }
 }
@@ -44,7 +54,7 @@ fn check(
     expect: (&[u32], usize),
 ) {
     let selection = Shard::new(values, residuals).select(&[criteria], take, 0);
-    assert_eq!((selection.indexes.as_slice(), selection.hard), expect);
+    assert_eq!((selection.indexes(), selection.hard()), expect);
 }
 
 #[test]
@@ -102,7 +112,7 @@ fn what_was_shared_is_no_residual() {
     let mut shard = Shard::new(&[1.0; 4], &[0.5, 0.7, -0.5, 0.1]);
     shard.shared.copy_from_slice(&[0.5, 0.1, 0.5, 0.1]);
     let criteria = [table(0..4, Function::Absolute, 0.0, 0.3)];
-    assert_eq!(shard.select(&criteria, Take::Hard, 0).indexes, [2, 1]);
+    assert_eq!(shard.select(&criteria, Take::Hard, 0).indexes(), [2, 1]);
 }
 
 #[test]
@@ -120,7 +130,7 @@ fn tables_keep_their_own_thresholds() {
     let criteria =
         [table(0..2, Function::Absolute, 0.0, 1.0), table(3..5, Function::Absolute, 0.0, 0.01)];
     let shard = Shard::new(&[1.0; 6], &[2.0, 0.5, 9.0, 0.5, 0.001, 9.0]);
-    assert_eq!(shard.select(&criteria, Take::Hard, 0).indexes, [3, 0]);
+    assert_eq!(shard.select(&criteria, Take::Hard, 0).indexes(), [3, 0]);
 }
 
 /// Integer tables, such as counts of topics, have residuals of 1 almost everywhere.
@@ -131,10 +141,10 @@ fn equal_residuals_take_turns() {
     let mut taken = [0; 1000];
     for turn in 0..100 {
         let selection = shard.select(&criteria, Take::Most(100), turn);
-        assert_eq!(selection.indexes.len(), 100);
-        assert!(selection.indexes.is_sorted());
-        for index in selection.indexes {
-            taken[index as usize] += 1;
+        assert_eq!(selection.indexes().len(), 100);
+        assert!(selection.indexes().is_sorted());
+        for index in selection.indexes() {
+            taken[*index as usize] += 1;
         }
     }
     assert!(taken.iter().all(|count| (8..=12).contains(count)), "{taken:?}");
@@ -149,7 +159,7 @@ fn a_sample_never_changes_the_selection() {
         let criteria = [table(0..residuals.len(), Function::Absolute, 0.0, 0.9)];
         let mut expect = Selection::default();
         let mut scratch = Scratch::default();
-        let Scratch { memory, histogram, found } = &mut scratch;
+        let Scratch { memory, ordering: Ordering { histogram, .. } } = &mut scratch;
         let parameters = &shard.parameters();
         let blocks = Blocks { parameters, criteria: &criteria, memory };
         let mut passes = Passes { level: Level::BASELINE, blocks };
@@ -158,20 +168,26 @@ fn a_sample_never_changes_the_selection() {
             Cut::at(histogram, most, DUST_BUCKET),
             usize::MAX,
             start_of_turn(&criteria, 7),
-            found,
+            &mut expect,
         );
-        found.sort_into(histogram, &mut expect);
+        expect.finish(DUST_BUCKET);
+        expect.order(&mut scratch);
         assert!(shard.select(&criteria, Take::Most(most), 7) == expect, "most {most}");
     };
 
     let scrambled: fn(u64) -> f32 = |at| (at.wrapping_mul(GOLDEN) >> 40) as f32 / (1 << 24) as f32;
-    let only_sampled: fn(u64) -> f32 = |at| if at / 1024 % 16 == 0 { 0.8 } else { 0.1 };
-    let never_sampled: fn(u64) -> f32 = |at| if at / 1024 % 16 == 3 { 0.8 } else { 0.1 };
+    let only_sampled: fn(u64) -> f32 = |at| if block_in_stride(at) < 1 { 0.8 } else { 0.1 };
+    let never_sampled: fn(u64) -> f32 = |at| if block_in_stride(at) == 3 { 0.8 } else { 0.1 };
     for residual in [scrambled, only_sampled, never_sampled, |_| 0.5] {
         for most in [5000, 20_000, 120_000] {
             check(residual, most);
         }
     }
+}
+
+/// The number of a parameter's block among those of which the first is sampled.
+fn block_in_stride(at: u64) -> u64 {
+    at / kernel::BLOCK as u64 % SAMPLE_STRIDE as u64
 }
 
 #[test]
@@ -199,7 +215,7 @@ fn a_users_own_function_selects() {
     }];
     let mut out = Selection::default();
     select(&shard.parameters(), &criteria, Take::Hard, 0, &mut Scratch::default(), &mut out);
-    assert_eq!(out.indexes, (0..3000).step_by(3).collect::<Vec<u32>>());
+    assert_eq!(out.indexes(), (0..3000).step_by(3).collect::<Vec<u32>>());
 }
 
 #[test]
@@ -322,23 +338,23 @@ proptest! {
         let eligible = ratios.iter().filter(|ratio| above(**ratio, DUST)).count();
 
         let only_hard = shard.select(&criteria, Take::Hard, turn);
-        prop_assert_eq!((only_hard.indexes.len(), only_hard.hard), (hard, hard));
+        prop_assert_eq!((only_hard.indexes().len(), only_hard.hard()), (hard, hard));
 
         let selection = shard.select(&criteria, Take::Most(most), turn);
-        prop_assert_eq!(selection.hard, hard);
-        prop_assert_eq!(selection.indexes.len(), hard.max(most.min(eligible)));
-        prop_assert_eq!(&selection.indexes[..hard], &only_hard.indexes[..]);
+        prop_assert_eq!(selection.hard(), hard);
+        prop_assert_eq!(selection.indexes().len(), hard.max(most.min(eligible)));
+        prop_assert_eq!(&selection.indexes()[..hard], only_hard.indexes());
         let keys: Vec<(i64, u32)> = selection
-            .indexes
+            .indexes()
             .iter()
             .map(|index| (-bucket_of(ratios[*index as usize]), *index))
             .collect();
         prop_assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
         if let Some((least, _)) = keys.last() {
-            let left = (0..ratios.len() as u32).filter(|index| !selection.indexes.contains(index));
+            let left = (0..ratios.len() as u32).filter(|index| !selection.indexes().contains(index));
             let largest = left.map(|index| ratios[index as usize]).filter(|r| *r > DUST);
             for ratio in largest {
-                prop_assert!(selection.indexes.len() == hard || bucket_of(ratio) <= -least);
+                prop_assert!(selection.len() == hard || bucket_of(ratio) <= -least);
             }
         }
     }
@@ -353,7 +369,8 @@ proptest! {
             .map(|level| {
                 let mut out = Selection::default();
                 let (parameters, take) = (shard.parameters(), Take::Most(most));
-                select_at(level, &parameters, &criteria, take, turn, &mut Scratch::default(), &mut out);
+                let mut scratch = Scratch::default();
+                select_at(level, &parameters, &criteria, take, turn, &mut scratch, &mut out);
                 out
             })
             .collect();

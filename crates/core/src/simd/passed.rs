@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 #[cfg(target_arch = "x86_64")]
 use super::FRONT;
-use super::{InstructionSet, LANES_MAX, Level};
+use super::{InstructionSet, LANES_MAX, Level, prefetch_ahead_of};
 
 /// The residuals of a block that pass a screen, with the values that they are measured against.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +76,9 @@ impl Passed {
     ) -> usize {
         let Block { values, local, shared, first } = block;
         for at in (start..local.len()).step_by(8) {
+            for column in [values, local, shared] {
+                prefetch_ahead_of(column, at);
+            }
             let chunk = at..local.len().min(at + 8);
             let residuals = local[chunk.clone()].iter().zip(&shared[chunk.clone()]);
             let residuals = residuals.map(|(local, shared)| local - shared).zip(&values[chunk]);
@@ -110,6 +113,9 @@ impl Passed {
         let mut count = 0;
 
         for at in (0..whole).step_by(8) {
+            for column in [values, local, shared] {
+                prefetch_ahead_of(column, at);
+            }
             // SAFETY: eight lanes from `at` are in each column; `count` never exceeds the lanes already read.
             unsafe {
                 let residual = _mm256_sub_ps(
@@ -166,6 +172,9 @@ impl Passed {
         let mut count = 0;
 
         for at in (0..whole).step_by(16) {
+            for column in [values, local, shared] {
+                prefetch_ahead_of(column, at);
+            }
             // SAFETY: sixteen lanes from `at` are in each column; `count` never exceeds the lanes already read.
             unsafe {
                 let residual = _mm512_sub_ps(

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::simd::prefetch_at;
+
 use super::state::{Content, Persist, Restorer, Saved, Saver, StateError};
 
 /// A vector of `f32` of a fixed length that holds memory only for the pages that have been written to.
@@ -87,6 +89,19 @@ impl Paged {
             Form::Plain(numbers) => numbers[at] = number,
             Form::Pages(places, numbers) => {
                 numbers[(places[at / PAGE] as usize - 1) * PAGE + at % PAGE] = number;
+            }
+        }
+    }
+
+    /// Asks for the memory of a number, so that it is at hand when it is read or replaced.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: usize) {
+        match &self.form {
+            Form::Plain(numbers) => prefetch_at(numbers, at),
+            Form::Pages(places, numbers) => {
+                if let Some(place) = places.get(at / PAGE).filter(|place| **place != 0) {
+                    prefetch_at(numbers, (*place as usize - 1) * PAGE + at % PAGE);
+                }
             }
         }
     }

@@ -195,7 +195,7 @@ impl MirrorClient {
                 let scratch = &mut self.scratch;
                 select(&parameters, filter.criteria(), Take::Hard, clock.0, scratch, ranking);
                 let mut significant = Touched::none(local.len());
-                for &index in &ranking.indexes[..ranking.hard] {
+                for &index in ranking.indexes() {
                     released[index as usize] = local[index as usize];
                     significant.insert(index as usize);
                 }
@@ -393,7 +393,7 @@ impl MirrorClient {
             catch_up.left.get_or_insert_with(|| route.outbox.hard_waiting());
         }
         loop {
-            route.outbox.take(source, self.format, most, &mut self.batch);
+            route.outbox.take(source, self.format, most, &mut self.batch, &mut self.scratch);
             if !self.batch.is_empty() {
                 break;
             }
@@ -487,7 +487,7 @@ impl MirrorClient {
             let Some(peer) = self.peers.get_mut(to) else { continue };
             let Some(route) = peer.route.as_mut().filter(|route| !route.waits) else { continue };
             let fitting = entries_in(peer.rate.bytes_in(clock_time) as usize, self.format);
-            let places = route.outbox.announce(fitting);
+            let places = route.outbox.announce(fitting, &mut self.scratch);
             peer.stats.announced += places.len() as u64;
             for places in places.chunks(ANNOUNCED_MAX) {
                 peer.announcements += 1;

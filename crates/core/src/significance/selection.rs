@@ -1,0 +1,173 @@
+//! What a pass selects.
+
+use super::Scratch;
+use super::order::{BUCKETS, Cut, HARD_BUCKET, bucket};
+use crate::persist;
+
+/// The parameters whose residuals should be sent, and how significant each is.
+///
+/// A pass finds them in the order of the shard. [`Self::order`] puts the most significant first, which costs about as much for
+/// each of them as to find it. So what does not depend on their order comes before that: all of them leave together, or
+/// another pass replaces them before any does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Until they are ordered: ascending from the parameter at which the pass began, and from `wrapped_at` on those before it.
+    /// Then the most significant first, by buckets, and ascending within a bucket.
+    indexes: Vec<u32>,
+    /// The bucket of each, until they are ordered.
+    buckets: Vec<u16>,
+    wrapped_at: usize,
+    hard: usize,
+}
+
+/// Memory that ordering reuses.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ordering {
+    pub(super) histogram: Vec<u32>,
+    indexes: Vec<u32>,
+}
+
+impl Selection {
+    /// The number of parameters.
+    pub fn len(&self) -> usize {
+        self.indexes.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.indexes.is_empty()
+    }
+
+    /// How many of them are above the hard threshold. They come first once they are ordered.
+    pub fn hard(&self) -> usize {
+        self.hard
+    }
+
+    /// The parameters, in no order unless they were ordered.
+    pub fn indexes(&self) -> &[u32] {
+        &self.indexes
+    }
+
+    /// The parameters above the hard threshold, in no order unless they were ordered.
+    pub fn hard_indexes(&self) -> impl Iterator<Item = u32> {
+        let is_hard = |at: usize| match self.buckets.get(at) {
+            Some(bucket) => *bucket >= HARD_BUCKET,
+            None => at < self.hard,
+        };
+        self.indexes.iter().enumerate().filter(move |(at, _)| is_hard(*at)).map(|(_, index)| *index)
+    }
+
+    /// The parameters in ascending order, in one piece after the other. `None` once they were ordered otherwise.
+    pub fn ascending(&self) -> Option<[&[u32]; 2]> {
+        let (later, earlier) = self.indexes.split_at(self.wrapped_at);
+        (self.buckets.len() == self.indexes.len()).then_some([earlier, later])
+    }
+
+    /// Puts the most significant first, by buckets, and what is in one bucket in ascending order, by counting sort. Does
+    /// nothing if that was done before.
+    pub fn order(&mut self, scratch: &mut Scratch) {
+        if self.buckets.is_empty() {
+            return;
+        }
+        let Ordering { histogram, indexes } = &mut scratch.ordering;
+        self.count(histogram);
+        let mut place = 0;
+        for count in histogram.iter_mut().rev() {
+            (*count, place) = (place, place + *count);
+        }
+
+        // Every entry is overwritten, so that nothing has to be cleared.
+        indexes.resize(self.len(), 0);
+        for part in [self.wrapped_at..self.len(), 0..self.wrapped_at] {
+            for (index, bucket) in self.indexes[part.clone()].iter().zip(&self.buckets[part]) {
+                let place = &mut histogram[usize::from(*bucket)];
+                indexes[*place as usize] = *index;
+                *place += 1;
+            }
+        }
+        std::mem::swap(&mut self.indexes, indexes);
+        self.buckets.clear();
+        self.wrapped_at = 0;
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.indexes.clear();
+        self.buckets.clear();
+        (self.wrapped_at, self.hard) = (0, 0);
+    }
+
+    /// Adds parameters with their ratios.
+    #[inline(always)]
+    pub(super) fn extend(&mut self, indexes: &[u32], ratios: &[f32]) {
+        self.indexes.extend_from_slice(indexes);
+        self.buckets.extend(ratios.iter().map(|ratio| bucket(*ratio)));
+    }
+
+    #[inline(always)]
+    pub(super) fn push(&mut self, index: u32, bucket: u16) {
+        self.indexes.push(index);
+        self.buckets.push(bucket);
+    }
+
+    /// Marks the wrap-around: all parameters that follow are below all before.
+    pub(super) fn wrap(&mut self) {
+        self.wrapped_at = self.indexes.len();
+    }
+
+    /// Ends a pass of which no parameter is in a bucket below `least`: counts what is above the hard threshold.
+    pub(super) fn finish(&mut self, least: u16) {
+        self.hard = match least {
+            HARD_BUCKET.. => self.len(),
+            _ => self.buckets.iter().filter(|bucket| **bucket >= HARD_BUCKET).count(),
+        };
+    }
+
+    /// Removes what the cut does not admit.
+    pub(super) fn trim(&mut self, mut cut: Cut) {
+        let (mut kept, mut kept_at_wrap) = (0, 0);
+        for at in 0..self.indexes.len() {
+            if at == self.wrapped_at {
+                kept_at_wrap = kept;
+            }
+            let bucket = self.buckets[at];
+            if cut.admits(bucket) {
+                self.indexes[kept] = self.indexes[at];
+                self.buckets[kept] = bucket;
+                kept += 1;
+            }
+        }
+
+        if self.wrapped_at == self.indexes.len() {
+            kept_at_wrap = kept;
+        }
+        self.indexes.truncate(kept);
+        self.buckets.truncate(kept);
+
+        self.wrapped_at = kept_at_wrap;
+    }
+
+    /// Counts the parameters in each bucket. The counts replace the contents of `histogram`.
+    pub(super) fn count(&self, histogram: &mut Vec<u32>) {
+        histogram.clear();
+        histogram.resize(BUCKETS, 0);
+        for bucket in &self.buckets {
+            histogram[usize::from(*bucket)] += 1;
+        }
+    }
+}
+
+persist! {
+    impl Persist<usize> for Selection {
+        fn walk(Self { indexes, buckets, wrapped_at, hard }, walk, parameters) {
+            let within = |index: &u32| (*index as usize) < parameters;
+            walk.record_that("indexes", indexes, |found, _| found.iter().all(within))?;
+            let most = indexes.len();
+            let is_bucket = |bucket: &u16| usize::from(*bucket) < BUCKETS;
+            walk.record_that("buckets", buckets, |found, _| {
+                [0, most].contains(&found.len()) && found.iter().all(is_bucket)
+            })?;
+            walk.record_that("wrapped_at", wrapped_at, |found, _| *found <= most)?;
+            walk.record_that("hard", hard, |found, _| *found <= most)
+        }
+    }
+}

@@ -254,7 +254,7 @@ class Run:
         finally:
             if began and self._worker is not None and not self._over:
                 self._parameters.store()
-                self._worker.exchange.left(self._steps == 0 and self._ahead is None)
+                self._worker.exchange.left(self._steps == 0 and self._read is None)
 
     def end(self) -> None:
         """Ends the run for all workers, and waits until it is over.

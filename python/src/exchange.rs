@@ -109,12 +109,12 @@ struct State {
     stopped: bool,
     /// Whether the script's buffer has changes that its task keeps.
     keeps: bool,
-    /// Whether the task keeps changes between rounds.
+    /// Whether the task may keep changes between rounds.
     sets_aside: bool,
     /// Whether the script has changed values since the buffer got them.
     is_behind: bool,
-    /// What the script's buffer held when the script left its loop after its latest iteration, if the task keeps changes
-    /// between rounds.
+    /// What the script's buffer held when the script left its loop after its latest iteration, if the task keeps changes or may
+    /// keep them.
     aside: Option<Vec<f32>>,
     /// Whether the script has no more to do.
     ended: bool,
@@ -324,7 +324,7 @@ impl Exchange {
         self.lock().keeps = keeps;
     }
 
-    /// The task keeps changes between rounds. What the script changes in its loop after its last step then goes with that step,
+    /// The task may keep changes between rounds. What the script changes in its loop after its last step then goes with that step,
     /// whether or not it has been handed over.
     pub(crate) fn set_aside_where_left(&self) {
         self.lock().sets_aside = true;
@@ -478,7 +478,7 @@ impl Exchange {
         let declaration = {
             let mut state = self.lock();
             state.is_behind = false;
-            state.declaration.clone().filter(|_| state.sets_aside && is_whole)
+            state.declaration.clone().filter(|_| state.keeps || (state.sets_aside && is_whole))
         };
         let aside = declaration.map(|declaration| declaration.values.to_vec(py)).transpose()?;
         self.lock().aside = aside;

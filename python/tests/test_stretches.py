@@ -180,6 +180,12 @@ def test_a_script_that_breaks_off_its_loop_hands_over_what_it_has_kept(tmp_path)
     check(Trained(tmp_path / "run", last=37), keeps=True)
 
 
+def test_what_follows_a_loop_over_rows_that_is_broken_off_is_the_scripts_own(tmp_path):
+    loop = 'for step in run(range(9), rows={"w": lambda step: [0]}):\n    break\n'
+    script = SCRIPT.replace("if not run.over:", f"{loop}if not run.over:")
+    check(Trained(tmp_path / "run", last=37, script=script), keeps=True)
+
+
 @pytest.mark.parametrize("loop", NAMED)
 def test_a_loop_that_is_broken_off_has_ended_where_its_batches_have_a_name(tmp_path, loop):
     check(Trained(tmp_path / "run", last=37, loop=loop), keeps=True)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use gaia_certificates::CertificateError;
 use gaia_checkpoint::CheckpointError;
 use gaia_config::{ConfigError, RunFile};
-use gaia_data::DataError;
+use gaia_data::{DataError, FilePosition};
 use gaia_deploy::DeployError;
 use gaia_driver::RunError;
 use gaia_ml::apps::AppConfig;
@@ -116,7 +116,9 @@ impl Failure {
                 Self::Config(run_file.unreadable(&key, &file, &reason))
             }
             DataError::Broken { file, place, found, mut expected } => {
-                if let Some(source) = source_of_name(&file, run_file) {
+                if let (FilePosition::Row(_) | FilePosition::Byte(_), Some(source)) =
+                    (place, source_of_name(&file, run_file))
+                {
                     expected +=
                         &format!("; app.data.source = \"{source}\" reads files of this name");
                 }
@@ -167,13 +169,11 @@ impl Failure {
     }
 }
 
-/// The source that files of this name have, where it is another one than those that a run file names, and the name says it.
+/// The source that files of this name have, where the name says it and the run file names another one for all data.
 fn source_of_name(file: &Path, run_file: &RunFile) -> Option<&'static str> {
     let source = AppConfig::source_of_path(run_file.text("app.kind")?, file)?;
-    let places = run_file.tables("app.data.at").into_iter();
-    let mut keys = places
-        .map(|name| format!("app.data.at.{name}.source"))
-        .chain(["app.data.source".to_owned()]);
     let is_said = matches!(source, "csv" | "parquet");
-    (is_said && !keys.any(|key| run_file.text(&key) == Some(source))).then_some(source)
+    let is_for_all = run_file.tables("app.data.at").is_empty();
+    let is_other = run_file.text("app.data.source") != Some(source);
+    (is_said && is_for_all && is_other).then_some(source)
 }

@@ -63,15 +63,15 @@ impl Trained {
         })
     }
 
-    /// Checks that the data of the run is what it was, so that examples are held out as they were.
+    /// Checks that the data of the run is what it was, and divided as it was, so that the same examples are held out.
     ///
     /// # Errors
     /// If its digest has changed.
     pub(super) fn check_data(&self, application: &dyn Application) -> Result<(), Failure> {
         match (&self.description.data_digest, data_digest(application)) {
             (Some(expected), Some(found)) if *expected != found => Err(Failure::usage(format!(
-                "the data of run {} has the digest {found}, expected {expected}, which it was trained on: what was held out then \
-                 cannot be told from what it was trained on; --data evaluates all of it",
+                "the data of run {} as it is divided now has the digest {found}, expected {expected}, that of when it was trained: \
+                 what was held out then cannot be told from what it was trained on; --data evaluates all of it",
                 self.description.run
             ))),
             _ => Ok(()),

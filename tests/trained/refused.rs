@@ -82,18 +82,30 @@ fn data_that_has_changed_is_not_taken_for_that_of_the_run() {
     let on = [&seeds[..], &["--resume", "auto"]].concat();
     bench.gaia(&seeds).assert().success();
     bench.gaia(&on).assert().success();
+    let checkpoints = ["--set", "checkpoint.every=3", "--out", "cut", "--resume", "auto"];
+    let cut = [&["train", "mf.toml", "--quiet"][..], &checkpoints].concat();
+    bench.gaia(&cut).assert().success();
+    std::fs::remove_file(bench.path("cut/summary.json")).unwrap();
 
     // As many users, items and ratings as before, so that the descriptions are the same.
     bench.write("train.csv", rows.replace("2,1,5", "2,1,4"));
     let said = bench.refusal(&["evaluate", &model]);
-    assert!(said.contains("the data of run mf has the digest "), "{said}");
+    assert!(said.contains("the data of run mf as it is divided now has the digest "), "{said}");
     assert!(said.contains("--data evaluates all of it"), "{said}");
     assert!(bench.json(&["evaluate", &model, "--data", "train.csv"])["objective"].is_f64());
     let said = bench.refusal(&on);
     assert!(said.contains("all/seed-7: trained on data with the digest "), "{said}");
+    let said = bench.refusal(&cut);
+    assert!(said.contains("is of another run: found hash "), "{said}");
+
+    // An item of another name has the same place among the names.
+    bench.write("train.csv", rows.replace(",2,", ",7,"));
+    let said = bench.refusal(&["evaluate", &model]);
+    assert!(said.contains("has the digest "), "{said}");
 
     bench.write("train.csv", rows);
     bench.gaia(&on).assert().success();
+    bench.gaia(&cut).assert().success();
     assert!(bench.json(&["evaluate", &model])["objective"].is_f64());
 }
 

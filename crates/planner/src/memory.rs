@@ -97,12 +97,13 @@ fn server_vectors(plan: &Plan, links: Links, momentum: f64) -> f64 {
             // For each link the sum that was sent.
             RemoteSync::Tap(_) => sources(links, false) + links.mirrors,
             RemoteSync::Asp(asp) => match asp.policy {
-                // What was released to all, and its ranking; for each link the sum that was sent.
-                Policy::Paper => sources(links, false) + 2.0 + SELECTION + links.mirrors,
+                // What was released to all, and what is selected; for each link the sum that was sent.
+                Policy::Paper => sources(links, false) + 1.0 + SELECTION + links.mirrors,
                 // For each link the sum that was sent, and its ranking.
                 Policy::Link => {
                     let is_corrected = momentum > 0.0 && asp.momentum != Correction::Off;
-                    sources(links, is_corrected) + SELECTION + 2.0 * links.mirrors
+                    // Indexes are put in order in memory that links share.
+                    sources(links, is_corrected) + 1.0 + (1.0 + SELECTION) * links.mirrors
                 }
             },
             RemoteSync::LocalSteps(config) => {
@@ -132,7 +133,7 @@ const VALUES: f64 = 2.0;
 /// Copies of data centers that are assembled at the same time.
 const EVALUATED_AT_ONCE: usize = 2;
 
-/// While parameters are selected: of each its index of four bytes and its bucket of two.
+/// Of each parameter that is selected: its index of four bytes and its bucket of two.
 const SELECTION: f64 = 1.5;
 
 /// Of a parameter in single precision.

@@ -1,5 +1,7 @@
 //! Runs of one application side by side: what each remote model costs on each WAN, in time, bytes and dollars.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::slowdown::Slowdown;
@@ -250,10 +252,23 @@ fn has_set((summary, progress): &(Summary, Vec<Progress>), target: f64) -> bool 
 /// Whether all runs train the same model on the same data. Runs of older versions do not say on what data.
 fn is_one_training<'a>(summaries: impl Iterator<Item = &'a Summary> + Clone) -> bool {
     let mut apps = summaries.clone().map(|summary| summary.app.as_str());
-    let trained_on = summaries.map(|summary| summary.trained_on.as_str());
+    let trained_on = summaries.clone().map(|summary| summary.trained_on.as_str());
     let mut trained_on = trained_on.filter(|described| !described.is_empty());
     let (app, described) = (apps.next(), trained_on.next());
-    apps.all(|other| Some(other) == app) && trained_on.all(|other| Some(other) == described)
+    apps.all(|other| Some(other) == app)
+        && trained_on.all(|other| Some(other) == described)
+        && has_one_digest_each(summaries)
+}
+
+/// Whether runs that divide their data alike have the same data.
+fn has_one_digest_each<'a>(summaries: impl Iterator<Item = &'a Summary>) -> bool {
+    let mut digests = BTreeMap::new();
+    summaries.filter_map(|summary| Some((summary, summary.data_digest.as_deref()?))).all(
+        |(summary, digest)| {
+            let division = (summary.seed, summary.workers, &summary.data_centers);
+            *digests.entry(division).or_insert(digest) == digest
+        },
+    )
 }
 
 /// The name of the topology that joins all machines in one data center.

@@ -247,8 +247,8 @@ pub trait Task: Send {
         None
     }
 
-    /// Whether the task has no more to do. The run then ends in order, for all workers, and until it has stopped iterations
-    /// of this task change nothing. Asked after each iteration. The default is `false`: stop rules end the run.
+    /// Whether the task has no more to do. The run then ends in order, for all workers, and until it has stopped further
+    /// iterations of this task change nothing. Asked after each iteration. The default is `false`: stop rules end the run.
     fn has_ended(&self) -> bool {
         false
     }

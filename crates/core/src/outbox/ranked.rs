@@ -95,18 +95,22 @@ impl Ranked {
         let owed = self.owed.len().min(most);
         self.chunk.extend(self.owed.drain(..owed));
         let ranked = (self.ranking.len() - self.taken).min(most - owed);
-        match self.ranking.ascending().filter(|_| ranked == self.ranking.len()) {
+        let is_whole = ranked == self.ranking.len();
+        match self.ranking.ascending().filter(|_| is_whole) {
             // What leaves at once needs no order but that of a frame.
-            Some(parts) if owed == 0 => self.chunk.extend(parts.into_iter().flatten()),
-            _ => {
+            Some(parts) => self.chunk.extend(parts.into_iter().flatten()),
+            None if ranked == 0 => {}
+            None => {
                 self.ranking.order(scratch);
                 let next = &self.ranking.indexes()[self.taken..self.taken + ranked];
                 self.chunk.extend_from_slice(next);
-                self.chunk.sort_unstable();
-                self.chunk.dedup();
             }
         }
         self.taken += ranked;
+        if !self.chunk.is_sorted() {
+            self.chunk.sort_unstable();
+        }
+        self.chunk.dedup();
 
         for (at, &index) in self.chunk.iter().enumerate() {
             if let Some(later) = self.chunk.get(at + PLACES_AHEAD) {
@@ -250,5 +254,22 @@ mod tests {
             assert_eq!(taken(false, most), taken(true, most), "{most} at most");
         }
         assert_eq!(taken(false, 2), (vec![2, 3], 1, 2));
+    }
+
+    #[test]
+    fn a_frame_of_nothing_leaves_the_ranking_as_it_is() {
+        let function = Measure::BuiltIn(Function::Absolute);
+        let criteria =
+            [TableCriteria { range: 0..3, width: 1, function, floor: 0.0, threshold: 1.0 }];
+        let source = [2.0, 9.0, 4.0];
+        let (mut outbox, mut scratch) = (Ranked::new(3), Scratch::default());
+        let residuals = Residuals { values: &[0.0; 3], source: &source, criteria: &criteria };
+        outbox.rank(residuals, Take::Hard, Clock(1), &mut scratch);
+        let mut batch = Batch::default();
+        outbox.take(&source, ValueFormat::F32, 9, &mut batch, &mut scratch);
+        let ranking = outbox.ranking.clone();
+        outbox.take(&source, ValueFormat::F32, 9, &mut batch, &mut scratch);
+        // A server does not log it, and comes back from its log.
+        assert!(batch.is_empty() && outbox.ranking == ranking, "{ranking:?}");
     }
 }

@@ -156,17 +156,26 @@ impl Selection {
     }
 }
 
+/// Whether parameters ascend from the place `wrapped_at` on, and then on from the first.
+fn ascends(indexes: &[u32], wrapped_at: usize) -> bool {
+    let (later, earlier) = indexes.split_at(wrapped_at);
+    earlier.iter().chain(later).is_sorted_by(|one, next| one < next)
+}
+
 persist! {
     impl Persist<usize> for Selection {
         fn walk(Self { indexes, buckets, wrapped_at, hard }, walk, parameters) {
             let within = |index: &u32| (*index as usize) < parameters;
             walk.record_that("indexes", indexes, |found, _| found.iter().all(within))?;
             let most = indexes.len();
-            let is_bucket = |bucket: &u16| usize::from(*bucket) < BUCKETS;
-            walk.record_that("buckets", buckets, |found, _| {
-                [0, most].contains(&found.len()) && found.iter().all(is_bucket)
-            })?;
             walk.record_that("wrapped_at", wrapped_at, |found, _| *found <= most)?;
+            walk.record_that("buckets", buckets, |found, _| {
+                let is_bucket = |bucket: &u16| usize::from(*bucket) < BUCKETS;
+                found.is_empty()
+                    || (found.len() == most
+                        && found.iter().all(is_bucket)
+                        && ascends(indexes, *wrapped_at))
+            })?;
             walk.record_that("hard", hard, |found, _| *found <= most)
         }
     }

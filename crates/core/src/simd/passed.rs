@@ -76,9 +76,7 @@ impl Passed {
     ) -> usize {
         let Block { values, local, shared, first } = block;
         for at in (start..local.len()).step_by(8) {
-            for column in [values, local, shared] {
-                prefetch_ahead_of(column, at);
-            }
+            prefetch_ahead(screen, block, at);
             let chunk = at..local.len().min(at + 8);
             let residuals = local[chunk.clone()].iter().zip(&shared[chunk.clone()]);
             let residuals = residuals.map(|(local, shared)| local - shared).zip(&values[chunk]);
@@ -113,9 +111,7 @@ impl Passed {
         let mut count = 0;
 
         for at in (0..whole).step_by(8) {
-            for column in [values, local, shared] {
-                prefetch_ahead_of(column, at);
-            }
+            prefetch_ahead(screen, block, at);
             // SAFETY: eight lanes from `at` are in each column; `count` never exceeds the lanes already read.
             unsafe {
                 let residual = _mm256_sub_ps(
@@ -172,9 +168,7 @@ impl Passed {
         let mut count = 0;
 
         for at in (0..whole).step_by(16) {
-            for column in [values, local, shared] {
-                prefetch_ahead_of(column, at);
-            }
+            prefetch_ahead(screen, block, at);
             // SAFETY: sixteen lanes from `at` are in each column; `count` never exceeds the lanes already read.
             unsafe {
                 let residual = _mm512_sub_ps(
@@ -215,6 +209,16 @@ impl Passed {
         }
 
         self.keep_baseline(block, screen, whole, count)
+    }
+}
+
+/// Asks for the memory of what is read of a block a page behind a parameter.
+#[inline(always)]
+fn prefetch_ahead(screen: Screen, block: Block<'_>, at: usize) {
+    prefetch_ahead_of(block.local, at);
+    prefetch_ahead_of(block.shared, at);
+    if let Screen::Relative { .. } = screen {
+        prefetch_ahead_of(block.values, at);
     }
 }
 

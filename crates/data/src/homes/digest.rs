@@ -29,6 +29,19 @@ impl Digest {
         digest.finish()
     }
 
+    /// The digest of bytes.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
+        let mut digest = Self::default();
+        digest.add_bytes(bytes);
+        digest.finish()
+    }
+
+    fn add_bytes(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks();
+        self.add_all(words.iter().map(|word| u64::from_le_bytes(*word)));
+        self.add_all(rest.iter().map(|byte| u64::from(*byte)));
+    }
+
     fn add_all(&mut self, values: impl ExactSizeIterator<Item = u64>) {
         self.add(values.len() as u64);
         values.for_each(|value| self.add(value));
@@ -133,11 +146,7 @@ impl Digested for Ratings {
 impl Digested for DenseExamples {
     fn add_to(&self, digest: &mut Digest) {
         match &self.features {
-            Features::Bytes(bytes) => {
-                let (words, rest) = bytes.as_chunks();
-                digest.add_all(words.iter().map(|word| u64::from_le_bytes(*word)));
-                digest.add_all(rest.iter().map(|byte| u64::from(*byte)));
-            }
+            Features::Bytes(bytes) => digest.add_bytes(bytes),
             Features::Floats(values) => digest.add_floats(values),
         }
         digest.add_numbers(&self.labels);

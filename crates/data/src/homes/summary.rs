@@ -12,6 +12,7 @@ use crate::formats::name_index::{NAME_BYTES_MAX, is_sound};
 use crate::homes::counted_names::CountedNames;
 use crate::homes::digest::Digest;
 use gaia_core::application::Names;
+use gaia_core::types::messagepack;
 use gaia_ml::declared::CLASSES_MAX;
 use gaia_ml::divided::{Divided, Examples};
 
@@ -98,7 +99,8 @@ impl<'a, L> Part<'a, L> {
 }
 
 impl DataSummary {
-    /// The summary of examples that have this digest. `validation` is that of the validation set, if there is one.
+    /// The summary of examples that have this digest, to which that of names in `shape` is added: examples have numbers for
+    /// them. `validation` is that of the validation set, if there is one.
     pub(crate) fn new<E: Examples>(
         divided: &Divided<E>,
         digest: u64,
@@ -106,6 +108,8 @@ impl DataSummary {
         shape: DataShape,
     ) -> Self {
         let (train, test) = (divided.train_total as u64, divided.test_total as u64);
+        let digest =
+            Digest::of([digest, Digest::of_bytes(&messagepack::encode(&shape))].into_iter());
         Self { train, test, digest, validation, shape }
     }
 

@@ -15,7 +15,7 @@ pub use sweep::Sweep;
 use crate::codec::{Changes, fills_holes, quantise};
 use crate::persist;
 use crate::significance::{Scratch, Take};
-use crate::simd::PLACES_AHEAD;
+use crate::simd::{PLACES_AHEAD, prefetch_of};
 use crate::store::Touched;
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Paged};
@@ -70,7 +70,7 @@ impl Batch {
         quantise(&mut self.values, format);
         for (at, (index, sent)) in self.indexes.iter().zip(&self.values).enumerate() {
             if let Some(later) = self.indexes.get(at + PLACES_AHEAD) {
-                shared.prefetch(*later as usize);
+                shared.find(*later as usize).into_iter().for_each(prefetch_of);
             }
             let place = *index as usize;
             let carried = match format {

@@ -9,7 +9,7 @@ use super::Batch;
 use crate::codec::Changes;
 use crate::persist;
 use crate::significance::{Measure, Parameters, Scratch, Selection, TableCriteria, Take, select};
-use crate::simd::{PLACES_AHEAD, prefetch_at};
+use crate::simd::{PLACES_AHEAD, prefetch_at, prefetch_of};
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, Numbers, Paged};
 
@@ -115,7 +115,7 @@ impl Ranked {
         for (at, &index) in self.chunk.iter().enumerate() {
             if let Some(later) = self.chunk.get(at + PLACES_AHEAD) {
                 prefetch_at(source, *later as usize);
-                self.shared.prefetch(*later as usize);
+                self.shared.find(*later as usize).into_iter().for_each(prefetch_of);
             }
             let place = index as usize;
             let announced = self.announced.remove(&index);

@@ -14,7 +14,9 @@ mod prefetch;
 
 pub(crate) use above::{Above, bits_of};
 pub(crate) use passed::{Block, Passed, Screen};
-pub(crate) use prefetch::{PLACES_AHEAD, append, prefetch_ahead_of, prefetch_at, prefetch_behind};
+pub(crate) use prefetch::{
+    PLACES_AHEAD, append, prefetch_ahead_of, prefetch_at, prefetch_behind, prefetch_of,
+};
 
 /// Work that is compiled for each level. `run` and all functions that it calls must be `#[inline(always)]`.
 pub(crate) trait Work {

@@ -32,6 +32,12 @@ fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
+/// Asks for the memory of a number.
+#[inline(always)]
+pub(crate) fn prefetch_of<T>(number: &T) {
+    prefetch(number);
+}
+
 /// Asks for the memory a page behind the number at a place.
 #[inline(always)]
 pub(crate) fn prefetch_ahead_of<T>(numbers: &[T], at: usize) {

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use crate::simd::prefetch_at;
-
 use super::state::{Content, Persist, Restorer, Saved, Saver, StateError};
 
 /// A vector of `f32` of a fixed length that holds memory only for the pages that have been written to.
@@ -93,15 +91,14 @@ impl Paged {
         }
     }
 
-    /// Asks for the memory of a number, so that it is at hand when it is read or replaced.
+    /// Where a number lies. `None` if it has no such number, or holds no memory for it.
     #[inline]
-    pub(crate) fn prefetch(&self, at: usize) {
+    pub(crate) fn find(&self, at: usize) -> Option<&f32> {
         match &self.form {
-            Form::Plain(numbers) => prefetch_at(numbers, at),
+            Form::Plain(numbers) => numbers.get(at),
             Form::Pages(places, numbers) => {
-                if let Some(place) = places.get(at / PAGE).filter(|place| **place != 0) {
-                    prefetch_at(numbers, (*place as usize - 1) * PAGE + at % PAGE);
-                }
+                let place = places.get(at / PAGE)?.checked_sub(1)?;
+                numbers.get(place as usize * PAGE + at % PAGE)
             }
         }
     }

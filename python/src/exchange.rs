@@ -472,8 +472,7 @@ impl Exchange {
     }
 
     /// The script has left its loop, and has put its values into the buffer. What it does with them from here on is its own,
-    /// until it trains again. `is_whole` is whether it has read all rows, and has done no
-    /// step in the clock that it leaves.
+    /// until it trains again. `is_whole` is whether it has read all rows, and has done no step in the clock that it leaves.
     fn left(&self, py: Python<'_>, is_whole: bool) -> PyResult<()> {
         let declaration = {
             let mut state = self.lock();

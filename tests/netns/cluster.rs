@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread::sleep;
@@ -12,7 +13,9 @@ use rustls::pki_types::UnixTime;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::host_clock::HostClocks;
 use crate::network::{DATA_CENTERS, Network, address};
+use crate::resources::Resources;
 
 /// What is run.
 pub(crate) struct Setting {
@@ -38,6 +41,8 @@ pub(crate) struct Cluster {
     folder: TempDir,
     /// Folders that a data center must not see, by data center.
     hidden: Vec<Vec<PathBuf>>,
+    /// Of the host of each data center.
+    host_clocks: HostClocks,
     nodes: BTreeMap<String, Child>,
     began: Option<Instant>,
 }
@@ -78,7 +83,9 @@ impl Cluster {
         fs::write(folder.path().join("run.toml"), run_file(setting)).unwrap();
         certify(&folder.path().join("certs"));
         let hidden = (0..DATA_CENTERS.len()).map(|dc| hidden_from(dc, &setting.data)).collect();
-        let mut cluster = Self { network, folder, hidden, nodes: BTreeMap::new(), began: None };
+        let host_clocks = HostClocks::new(&folder.path().join("clocks"), DATA_CENTERS.len());
+        let nodes = BTreeMap::new();
+        let mut cluster = Self { network, folder, hidden, host_clocks, nodes, began: None };
         for dc in 0..DATA_CENTERS.len() {
             cluster.start_node(&format!("server-{dc}"));
             cluster.start_node(&format!("worker-{dc}"));
@@ -89,6 +96,10 @@ impl Cluster {
 
     pub(crate) fn network(&self) -> &Network {
         &self.network
+    }
+
+    pub(crate) fn host_clocks(&self) -> &HostClocks {
+        &self.host_clocks
     }
 
     /// Kills a node, which cannot so much as say goodbye, and starts it again.
@@ -118,6 +129,11 @@ impl Cluster {
         let _ended = node.kill();
         node.wait().unwrap();
         self.start_node(name);
+    }
+
+    /// The clock of the last evaluation.
+    pub(crate) fn clock(&self) -> u64 {
+        self.progress().last().map_or(0, |last| last["clock"].as_u64().unwrap())
     }
 
     /// Waits until every data center has finished a clock.
@@ -155,6 +171,19 @@ impl Cluster {
             }
             sleep(Duration::from_millis(20).min(time));
         }
+    }
+
+    /// What nodes take of their hosts, by role.
+    pub(crate) fn resources(&self) -> BTreeMap<&'static str, Resources> {
+        let mut most: BTreeMap<_, Resources> = BTreeMap::new();
+        for (name, node) in &self.nodes {
+            let role = ROLES.into_iter().find(|role| name.starts_with(role)).unwrap();
+            let (state, log) =
+                (self.path(&format!("state/{name}")), self.path(&format!("{name}.log")));
+            let taken = Resources::of(node.id(), &state, &log);
+            most.entry(role).and_modify(|most| *most = most.max(taken)).or_insert(taken);
+        }
+        most
     }
 
     /// Waits for all nodes to end.
@@ -197,16 +226,17 @@ impl Cluster {
             others.flat_map(|other| [(dc, other), (other, dc)]).collect();
         let mut seen: BTreeMap<_, Resumption> =
             ways.iter().map(|way| (*way, Resumption::default())).collect();
-        let read: Vec<usize> =
-            (0..DATA_CENTERS.len()).map(|at| self.log_of(&format!("server-{at}")).len()).collect();
+        let length = |at| fs::metadata(self.path(&format!("server-{at}.log"))).unwrap().len();
+        let read: Vec<u64> = (0..DATA_CENTERS.len()).map(length).collect();
         let server = |at: usize| format!("server 0 of {}", DATA_CENTERS[at]);
         while healed.elapsed() < patience && seen.values().any(|one| one.last.is_none()) {
             self.watch_for(Duration::from_millis(10));
-            let logs: Vec<String> =
-                (0..read.len()).map(|at| self.log_of(&format!("server-{at}"))).collect();
+            let logs: Vec<String> = (read.iter().enumerate())
+                .map(|(at, read)| self.log_from(&format!("server-{at}"), *read))
+                .collect();
             for ((from, to), one) in &mut seen {
                 let told = |at: usize, end: String| {
-                    let lines = logs[at][read[at]..].lines();
+                    let lines = logs[at].lines();
                     let lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
                     let mut fields = lines.map(|line| line["fields"].clone());
                     fields.find(|fields| fields["message"].as_str().is_some_and(|m| m == end))
@@ -230,6 +260,15 @@ impl Cluster {
 
     fn log_of(&self, name: &str) -> String {
         fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default()
+    }
+
+    /// What a node has logged since its log had so many bytes.
+    fn log_from(&self, name: &str, start: u64) -> String {
+        let mut file = fs::File::open(self.path(&format!("{name}.log"))).unwrap();
+        file.seek(SeekFrom::Start(start)).unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        text
     }
 
     fn stop(&mut self, name: &str) {
@@ -266,7 +305,8 @@ impl Cluster {
         let log = self.path(&format!("{name}.log"));
         let log = fs::File::options().append(true).create(true).open(log).unwrap();
         command.args(["--log", "json"]).env("GAIA_LOG", "warn,gaia=info");
-        command.env("NO_COLOR", "1").current_dir(self.folder.path());
+        command.env("NO_COLOR", "1").envs(self.host_clocks.environment(dc));
+        command.current_dir(self.folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.nodes.insert(name.to_owned(), command.spawn().unwrap());
     }
@@ -292,6 +332,8 @@ impl Drop for Cluster {
         }
     }
 }
+
+const ROLES: [&str; 3] = ["coordinator", "server", "worker"];
 
 /// More than what nodes log for people, and less than what they log for recovery.
 const FULL_DISK_BLOCKS: u64 = 2048;

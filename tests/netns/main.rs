@@ -11,10 +11,12 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "real time passes here")]
 
 mod cluster;
+mod host_clock;
 mod network;
 mod own_images;
 #[path = "../real_data/mod.rs"]
 mod real_data;
+mod resources;
 mod soak;
 
 use std::thread;
@@ -39,7 +41,15 @@ enum Fault {
     LostDisk,
     /// A server cannot write, ends, and restarts once it can.
     FullDisk,
+    /// The wall clock of a host jumps back, and a server of it restarts without its state: what it writes and says is
+    /// older than what others know of it.
+    ClockBack,
+    /// The wall clock of a host jumps forward.
+    ClockForward,
 }
+
+/// How far wall clocks jump.
+const CLOCK_STEP_S: i64 = 600;
 
 /// How often a data center is cut off when it flaps.
 const FLAPS: u32 = 10;
@@ -52,7 +62,7 @@ const SETTING: Setting = Setting {
 };
 
 /// What befalls a short run, in turn.
-const FAULTS: [Fault; 3] = [Fault::KillWorker, Fault::KillServer, Fault::CutOff];
+const FAULTS: [Fault; 4] = [Fault::KillWorker, Fault::KillServer, Fault::CutOff, Fault::ClockBack];
 
 impl Fault {
     /// Befalls one data center; `lasts` is how long it is cut off.
@@ -83,6 +93,11 @@ impl Fault {
             }
             Self::LostDisk => cluster.restart_without_state(&format!("server-{dc}")),
             Self::FullDisk => cluster.restart_over_full_disk(&format!("server-{dc}"), lasts),
+            Self::ClockBack => {
+                cluster.host_clocks().step(dc, -CLOCK_STEP_S);
+                cluster.restart_without_state(&format!("server-{dc}"));
+            }
+            Self::ClockForward => cluster.host_clocks().step(dc, CLOCK_STEP_S),
         }
     }
 }
@@ -97,7 +112,7 @@ fn check_conservation(outcome: &Outcome) {
 }
 
 #[test]
-fn a_cluster_outlives_killed_nodes_and_a_data_center_that_is_cut_off() {
+fn a_cluster_outlives_killed_nodes_a_wall_clock_that_jumps_and_a_data_center_that_is_cut_off() {
     if std::env::var_os(soak::SOAK).is_some() {
         return;
     }
@@ -110,7 +125,7 @@ fn a_cluster_outlives_killed_nodes_and_a_data_center_that_is_cut_off() {
     for (number, fault) in FAULTS.into_iter().enumerate() {
         cluster.wait_for_clock(100 * (number as u64 + 1));
         // The connection counts as lost after some seconds; then both sides go on alone.
-        fault.befall(&mut cluster, number, Duration::from_secs(8));
+        fault.befall(&mut cluster, number % DATA_CENTERS.len(), Duration::from_secs(8));
     }
     let outcome = cluster.end();
     assert!(outcome.copies_equal, "{outcome:?}");

@@ -6,8 +6,20 @@ use std::time::Duration;
 
 use crate::cluster::{Cluster, Data, Outcome, Resumption, Setting};
 use crate::network::{DATA_CENTERS, Network};
+use crate::resources::Resources;
 use crate::{Fault, check_conservation};
 use gaia_core::types::Seed;
+
+/// What came of a run.
+struct Soaked {
+    outcome: Outcome,
+    /// How often each fault befell it, and the clocks that were finished in its turns.
+    faults: BTreeMap<Fault, (u32, u64)>,
+    /// How data centers that had been cut off and the others found each other again.
+    resumptions: Vec<Resumption>,
+    /// What nodes of each role took at most, in the quarters of the run.
+    resources: [BTreeMap<&'static str, Resources>; 4],
+}
 
 #[test]
 fn soak() {
@@ -19,42 +31,71 @@ fn soak() {
     let seed = std::env::var(SOAK_SEED).map_or(1, |text| text.parse().unwrap());
     println!("seed          {seed}");
     let calm = thread::spawn(move || run(seconds, None));
-    let (with, faults, resumptions) = run(seconds, Some(Seed(seed)));
-    let (without, ..) = calm.join().unwrap();
-    let total = |outcome: &Outcome| outcome.clocks.iter().sum::<u64>();
+    let with = run(seconds, Some(Seed(seed)));
+    let without = calm.join().unwrap();
+    let total = |soaked: &Soaked| soaked.outcome.clocks.iter().sum::<u64>();
     let clocks = total(&with) as f64 / total(&without) as f64;
-    let objective = with.objective / without.objective;
-    let counts: Vec<String> =
-        faults.iter().map(|(fault, count)| format!("{count} {fault:?}")).collect();
-    let all: u32 = faults.values().sum();
-    println!("faults        {all} over {seconds} s: {}", counts.join(", "));
-    println!("clocks        {:?} of {:?}, {:.2} %", with.clocks, without.clocks, 100.0 * clocks);
-    println!(
-        "objective     {:.5} of {:.5}, ratio {objective:.4}",
-        with.objective, without.objective
-    );
-    println!("copies        equal: {}", with.copies_equal);
-    println!("conservation  {}; without faults {}", with.conservation, without.conservation);
-    for outcome in [&with, &without] {
+    let objective = with.outcome.objective / without.outcome.objective;
+    print(&with, &without, seconds);
+    println!("clocks        {:.2} %", 100.0 * clocks);
+    println!("objective     {objective:.4} times that without faults");
+    for Soaked { outcome, .. } in [&with, &without] {
         assert!(outcome.copies_equal);
         check_conservation(outcome);
     }
     assert!(clocks >= CLOCKS_MIN, "{clocks}");
     assert!((0.99..1.01).contains(&objective), "{objective}");
-    for resumption in resumptions {
+    for resumption in &with.resumptions {
         let first = resumption.first.unwrap();
         assert!(first <= FIRST_MAX, "{resumption:?}");
         let (last, bytes) = resumption.last.unwrap();
         let crossing = bytes as f64 * 8.0 / BITS_PER_SECOND;
         assert!(last.as_secs_f64() <= 1.2 * crossing + 5.0, "{resumption:?}");
     }
+    for Soaked { resources, .. } in [&with, &without] {
+        for (role, last) in &resources[3] {
+            check_growth(role, resources[1].get(role).copied().unwrap_or(*last), *last);
+        }
+    }
 }
 
-/// Runs a cluster for so long, and has drawn faults befall it or not; says what became of it, how often each fault
-/// befell it, and how data centers that had been cut off and the others found each other again.
+/// What a role takes in the last quarter is about what it took in the second, and its disk holds no more than the logs
+/// and checkpoints that are kept.
+fn check_growth(role: &str, second: Resources, last: Resources) {
+    let grows = |last: u64, second: u64, slack: u64| last > second + second / 4 + slack;
+    let what = format!("{role}: {second}, then {last}");
+    assert!(!grows(last.memory_bytes, second.memory_bytes, 4 << 20), "{what}");
+    assert!(!grows(last.descriptors, second.descriptors, 4), "{what}");
+    assert!(last.state_bytes <= STATE_BYTES_MAX, "{what}");
+}
+
+fn print(with: &Soaked, without: &Soaked, seconds: u64) {
+    // A turn without faults has as many clocks as the calm run in the mean.
+    let calm = without.outcome.clocks[0] as f64 / seconds as f64;
+    let all: u32 = with.faults.values().map(|(count, _)| count).sum();
+    println!("faults        {all} over {seconds} s");
+    for (fault, (count, clocks)) in &with.faults {
+        let lost = EVERY.as_secs_f64() - *clocks as f64 / f64::from(*count) / calm;
+        println!("  {count:>3} {:<15} cost {lost:>5.1} s each", format!("{fault:?}"));
+    }
+    for (name, Soaked { outcome, resources, .. }) in [("faults", with), ("calm", without)] {
+        println!("{name}");
+        println!("  clocks        {:?}", outcome.clocks);
+        println!("  objective     {:.5}", outcome.objective);
+        println!("  copies        equal: {}", outcome.copies_equal);
+        println!("  conservation  {}", outcome.conservation);
+        for (quarter, taken) in resources.iter().enumerate() {
+            for (role, taken) in taken {
+                println!("  quarter {}     {role:<11} {taken}", quarter + 1);
+            }
+        }
+    }
+}
+
+/// Runs a cluster for so long, and has drawn faults befall it or not.
 ///
 /// Every 30 s something befalls it. A cut lasts for two turns, in which a node of another data center fails.
-fn run(seconds: u64, faults: Option<Seed>) -> (Outcome, BTreeMap<Fault, u32>, Vec<Resumption>) {
+fn run(seconds: u64, faults: Option<Seed>) -> Soaked {
     let setting = Setting {
         stop: format!("seconds = {seconds}"),
         clock: "250 ms",
@@ -65,9 +106,19 @@ fn run(seconds: u64, faults: Option<Seed>) -> (Outcome, BTreeMap<Fault, u32>, Ve
     let mut cluster = Cluster::start(network, &setting);
     cluster.wait_for_clock(1);
     let (mut counts, mut cut, mut resumptions) = (BTreeMap::new(), None, Vec::new());
-    let Some(seed) = faults else { return (cluster.end(), counts, resumptions) };
+    let mut last: Option<(Fault, u64)> = None;
+    let mut resources: [BTreeMap<&'static str, Resources>; 4] = Default::default();
     for turn in 1.. {
         cluster.watch_for((turn * EVERY).saturating_sub(cluster.trained()));
+        if let Some((fault, before)) = last.take() {
+            let (count, clocks): &mut (u32, u64) = counts.entry(fault).or_default();
+            (*count, *clocks) = (*count + 1, *clocks + cluster.clock() - before);
+        }
+        let quarter = (4 * cluster.trained().as_secs() / seconds).min(3) as usize;
+        for (role, taken) in cluster.resources() {
+            let most = resources[quarter].entry(role).or_default();
+            *most = most.max(taken);
+        }
         if let Some((dc, _)) = cut.take_if(|(_, since)| turn - *since == CUT_TURNS) {
             cluster.network().heal(dc);
             resumptions.extend(reunite(&mut cluster, dc));
@@ -76,10 +127,11 @@ fn run(seconds: u64, faults: Option<Seed>) -> (Outcome, BTreeMap<Fault, u32>, Ve
         if (turn + CUT_TURNS + 1) * EVERY > Duration::from_secs(seconds) {
             break;
         }
+        let Some(seed) = faults else { continue };
 
         let away = cut.map(|(dc, _)| dc);
         let (fault, dc) = draw(seed.nth(turn as usize), away);
-        *counts.entry(fault).or_default() += 1;
+        last = Some((fault, cluster.clock()));
         println!("{:>5} s: {fault:?} {}", cluster.trained().as_secs(), DATA_CENTERS[dc]);
         if fault == Fault::CutOff {
             cluster.network().cut(dc);
@@ -92,7 +144,7 @@ fn run(seconds: u64, faults: Option<Seed>) -> (Outcome, BTreeMap<Fault, u32>, Ve
         cluster.network().heal(dc);
         resumptions.extend(reunite(&mut cluster, dc));
     }
-    (cluster.end(), counts, resumptions)
+    Soaked { outcome: cluster.end(), faults: counts, resumptions, resources }
 }
 
 /// A fault and the data center that it befalls. While one is cut off, only processes of the others fail, and keep their
@@ -103,13 +155,15 @@ fn draw(seed: Seed, away: Option<usize>) -> (Fault, usize) {
         Fault::KillWorker,
         Fault::KillServer,
         Fault::FullDisk,
+        Fault::ClockForward,
         Fault::CutOff,
         Fault::DeadLink,
         Fault::OneWayDeadLink,
         Fault::Flapping,
         Fault::LostDisk,
+        Fault::ClockBack,
     ];
-    let within = &all[..if away.is_some() { 3 } else { all.len() }];
+    let within = &all[..if away.is_some() { 4 } else { all.len() }];
     let fault = within[one_of("fault", within.len())];
     let dc = match (fault, away) {
         (_, Some(away)) => (away + 1 + one_of("dc", 2)) % DATA_CENTERS.len(),
@@ -147,6 +201,9 @@ const CUT_TURNS: u32 = 2;
 
 /// What must be left of the clocks that a run without faults finishes.
 const CLOCKS_MIN: f64 = 0.95;
+
+/// A checkpoint is due after 64 MiB of a log. Three are kept, with the segments of 64 MiB that the oldest needs.
+const STATE_BYTES_MAX: u64 = 6 * (64 << 20);
 
 /// From the moment that packets pass again to the first data frame.
 const FIRST_MAX: Duration = Duration::from_secs(3);

@@ -473,8 +473,9 @@ impl Task for ScriptTask {
 
         let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
             let Answer::Iterated { examples, learning_rate_factor, .. } = answer else {
-                let left = changes_by_leaving(exchange, (parts, values, share), spare);
-                let deltas = left.filter(|_| is_whole).unwrap_or_else(|| Deltas::none(layout));
+                let left =
+                    is_whole.then(|| changes_by_leaving(exchange, (parts, values, share), spare));
+                let deltas = left.flatten().unwrap_or_else(|| Deltas::none(layout));
                 return Ok((deltas, Work::default()));
             };
             *factor = learning_rate_factor;

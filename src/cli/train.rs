@@ -20,7 +20,7 @@ use gaia_core::application::Application;
 use gaia_core::coordinator::StopReason;
 use gaia_core::types::{NodeId, Seed};
 use gaia_driver::real::labels;
-use gaia_driver::{Ending, RunError, data_digest};
+use gaia_driver::{Ending, RunError, identity_with_data};
 use gaia_report::{RunDirectory, RunRecord};
 
 /// Trains what the run file describes.
@@ -188,9 +188,7 @@ fn end(ending: Ending, directory: &RunDirectory, terminal: &Terminal) -> Result<
 
 /// The checkpoints of a run, under a path.
 pub(super) fn checkpoints(plan: &Plan, application: &dyn Application, path: &Path) -> Checkpoints {
-    // Files may change under the same path. So what was read of them is part of the run's identity.
-    let data = data_digest(application).unwrap_or_default();
-    let identity = Seed(plan.fingerprint()).child(&application.describe()).child(&data).0;
+    let identity = identity_with_data(Seed(plan.fingerprint()), application);
     Checkpoints::new(path, identity, plan.seed, plan.checkpoint.keep)
 }
 

@@ -38,7 +38,7 @@ pub use self::parting::{Look, Lost};
 use self::cluster::Blueprint;
 use self::recorder::RunRecorder;
 use self::trained::Figures;
-pub use self::trained::data_digest;
+pub use self::trained::{data_digest, identity_with_data};
 use gaia_checkpoint::{CheckpointError, Keeper};
 use gaia_config::{Decision, DriverKind, LostWorkers, Plan};
 use gaia_core::application::{Application, ApplicationError, Attachment};

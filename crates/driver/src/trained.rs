@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use gaia_config::{KeepModel, Plan};
 use gaia_core::application::{Application, Attachment, Direction};
 use gaia_core::topology::DataCenter;
-use gaia_core::types::{Model, ModelLayout, ShardLayout};
+use gaia_core::types::{Model, ModelLayout, Seed, ShardLayout};
 use gaia_model::{
     BEST_MODEL, BEST_SHARDS, HeaderTooLong, KEPT_MODELS, MODEL, MetricValue, ModelDescription,
     ModelFile, Shard, check_model, check_shard, model_bytes, shard_bytes,
@@ -25,6 +25,12 @@ pub(crate) struct Figures<'f> {
 /// The digest of the data that an application trains on, as files have it.
 pub fn data_digest(application: &dyn Application) -> Option<String> {
     application.data_digest().map(|digest| format!("{digest:016x}"))
+}
+
+/// Identifies a training by its settings and by the data that it trains on: files may change under the same path.
+pub fn identity_with_data(settings: Seed, application: &dyn Application) -> u64 {
+    let digest = data_digest(application).unwrap_or_default();
+    settings.child(&application.describe()).child(&digest).0
 }
 
 /// The description of a model of this layout in its file, or of one shard.
@@ -195,3 +201,39 @@ pub(crate) fn is_best(plan: &Plan, direction: Direction, before: &[Progress], va
 
 /// Every run begins with [`check`].
 const CHECKED: &str = "the model was checked before the run";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use gaia_core::application::Names;
+    use gaia_ml::apps::{MatrixFactorization, MatrixFactorizationConfig, RatingTotals};
+    use gaia_ml::divided::Divided;
+    use gaia_ml::examples::Ratings;
+
+    /// A description has the size of data, so the digest tells them apart.
+    #[test]
+    fn a_training_has_one_identity_for_its_settings_and_its_data() {
+        let identity = |settings, digest| {
+            let ratings =
+                || Ratings { users: 1, items: 1, user: vec![0], item: vec![0], value: vec![1.0] };
+            let divided = Divided::new(ratings(), ratings(), vec![Arc::from([0])]);
+            let application = MatrixFactorization::new(
+                MatrixFactorizationConfig::default(),
+                Divided { digest: Some(digest), ..divided },
+                &RatingTotals::of(&ratings()),
+                [Names::Numbers(vec![7]), Names::Numbers(vec![8])],
+                "one rating",
+            );
+            (application.describe(), identity_with_data(Seed(settings), &application))
+        };
+
+        let (description, one) = identity(1, 7);
+        assert_eq!(identity(1, 7).1, one);
+        assert_ne!(identity(2, 7).1, one, "other settings");
+        let (same, other) = identity(1, 8);
+        assert_eq!(same, description);
+        assert_ne!(other, one, "other data");
+    }
+}

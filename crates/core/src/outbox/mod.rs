@@ -70,7 +70,7 @@ impl Batch {
         quantise(&mut self.values, format);
         for (at, (index, sent)) in self.indexes.iter().zip(&self.values).enumerate() {
             if let Some(later) = self.indexes.get(at + PLACES_AHEAD) {
-                shared.find(*later as usize).into_iter().for_each(prefetch_of);
+                prefetch_shared(shared, *later);
             }
             let place = *index as usize;
             let carried = match format {
@@ -93,6 +93,11 @@ impl Batch {
         let span = first as usize..last as usize + 1;
         self.values.extend(span.map(|place| source[place] - shared.get(place)));
     }
+}
+
+/// Asks for the memory of what was sent of a parameter.
+fn prefetch_shared(shared: &Paged, place: u32) {
+    shared.find(place as usize).into_iter().for_each(prefetch_of);
 }
 
 impl Outbox {

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use super::Batch;
+use super::{Batch, prefetch_shared};
 use crate::codec::Changes;
 use crate::persist;
 use crate::significance::{Measure, Parameters, Scratch, Selection, TableCriteria, Take, select};
-use crate::simd::{PLACES_AHEAD, prefetch_at, prefetch_of};
+use crate::simd::{PLACES_AHEAD, prefetch_at};
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, Numbers, Paged};
 
@@ -115,7 +115,7 @@ impl Ranked {
         for (at, &index) in self.chunk.iter().enumerate() {
             if let Some(later) = self.chunk.get(at + PLACES_AHEAD) {
                 prefetch_at(source, *later as usize);
-                self.shared.find(*later as usize).into_iter().for_each(prefetch_of);
+                prefetch_shared(&self.shared, *later);
             }
             let place = index as usize;
             let announced = self.announced.remove(&index);

@@ -9,7 +9,7 @@ use tracing::info;
 use crate::blocking::in_place;
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
-use crate::trained::data_digest;
+use crate::trained::identity_with_data;
 use gaia_checkpoint::{Checkpoint, Facts, LogConfig, NodeStore, NodeStoreConfig, Recovered};
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
@@ -56,11 +56,8 @@ impl StateDir {
         plan: &Plan,
         application: &dyn Application,
     ) -> Self {
-        // Files may change under the same path. So what was read of them is part of the hash.
         let app = plan.app.as_ref().map_or_else(String::new, |app| format!("{app:?}"));
-        let data = data_digest(application).unwrap_or_default();
-        let hash = Seed(agreed).child(&app).child(&application.describe()).child(&data).0;
-        Self { folder, hash }
+        Self { folder, hash: identity_with_data(Seed(agreed).child(&app), application) }
     }
 
     /// Whether a node has a state to continue from. If so, its initial state is not used.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use gaia_core::codec::{Buffers, Changes, ValueFormat, encode_indexes, quantise};
+use gaia_core::types::limits::CLOCK_MAX;
 use gaia_core::types::{Clock, DcId, ShardId, Tightness};
 use gaia_core::wire::{
     BULK_HEADER_BYTES, BulkHeader, BulkKind, ControlMessage, ENVELOPE_BYTES, FrameError, Hello,
@@ -207,9 +208,29 @@ fn a_hello_outside_the_limits_is_refused() {
     }
 }
 
+/// A data center that took the clock of a hostile copy for its own would never train.
+#[test]
+fn a_frame_of_a_clock_that_no_run_has_is_refused() {
+    let sealed = |clock| {
+        let header = BulkHeader { kind: BulkKind::Copy, clock: Clock(clock), ..header() };
+        let mut frame = Vec::new();
+        encode_bulk(
+            &header,
+            Changes::Sparse { indexes: &[], values: &[] },
+            ValueFormat::F32,
+            &mut frame,
+        );
+        frame
+    };
+    assert!(peek_bulk(&sealed(CLOCK_MAX)).is_ok());
+    let found = CLOCK_MAX + 1;
+    let expected = FrameError::PeerSentOutOfBounds { what: "clock", found, most: CLOCK_MAX };
+    assert_eq!(refuse_bulk(&sealed(found)), expected);
+}
+
 fn headers() -> impl Strategy<Value = BulkHeader> {
     let flags = (any::<bool>(), any::<bool>(), 0..=Tightness::MOST.steps());
-    (0..BulkKind::ALL.len(), any::<u16>(), any::<u16>(), any::<u64>(), any::<u64>(), flags)
+    (0..BulkKind::ALL.len(), any::<u16>(), any::<u16>(), any::<u64>(), 0..=CLOCK_MAX, flags)
         .prop_map(|(kind, origin, shard, sequence, clock, (last, relayed, steps))| BulkHeader {
             kind: BulkKind::ALL[kind],
             origin: DcId(origin),

@@ -6,6 +6,7 @@ use gaia_core::server::{DrainMethod, PeerError};
 use gaia_core::sync::{
     Combine, LocalStepsConfig, LocalSync, Outer, Overlap, RemoteSync, WaitReason,
 };
+use gaia_core::types::limits::CLOCK_MAX;
 use gaia_core::types::{Clock, DcId, Staleness, WorkerId};
 use gaia_core::wire::{BulkHeader, BulkKind};
 use proptest::prelude::*;
@@ -531,7 +532,7 @@ fn frames_out_of_turn_are_refused_by_name() {
     let cluster = &mut cluster;
     let skipped = PeerError::PeerSentWrongSequence { from, found: 2, expected: 1 };
     check(cluster, of(BulkKind::Partial, 2, 3), one, skipped);
-    for clock in [0, 2, 6, u64::MAX] {
+    for clock in [0, 2, 6, CLOCK_MAX] {
         let (found, expected) = (Clock(clock), Clock(3));
         let wrong = PeerError::PeerSentWrongClock { from, found, expected };
         check(cluster, of(BulkKind::Partial, 1, clock), one, wrong.clone());

@@ -9,7 +9,7 @@ use crate::table_digests::TableDigests;
 use gaia_config::{OnGiveUp, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::{
-    ChangeBy, ClusterCoordinator, Coordinator, CoordinatorConfig, FailureRules, Scale,
+    ChangeBy, ClusterCoordinator, Coordinator, CoordinatorConfig, FailureRules, Lockstep, Scale,
 };
 use gaia_core::persist;
 use gaia_core::server::{
@@ -199,7 +199,8 @@ impl<'p> Blueprint<'p> {
             lockstep: match &plan.remote {
                 RemoteSync::LocalSteps(config) if config.has_quorum() => None,
                 RemoteSync::Bsp(_) | RemoteSync::Ssp(_) | RemoteSync::LocalSteps(_) => {
-                    Some(plan.local.staleness())
+                    let within = plan.local.staleness();
+                    plan.remote.delay_max().map(|between| Lockstep { within, between })
                 }
                 RemoteSync::Tap(_) | RemoteSync::Asp(_) => None,
             },

@@ -335,8 +335,8 @@ impl RunRecorder {
     /// The share of the changes of all data centers that links carried, 0 to 1.
     fn significant_fraction(&self, all_server_stats: &[ServerStats]) -> f64 {
         let links = || all_server_stats.iter().flat_map(|server_stats| server_stats.links.values());
-        let changes = links().map(|stats| stats.changes).sum::<u64>();
-        let carried = links().map(|stats| stats.carried).sum::<u64>();
+        let changes = links().fold(0_u64, |sum, stats| sum.saturating_add(stats.changes));
+        let carried = links().fold(0_u64, |sum, stats| sum.saturating_add(stats.carried));
         if changes == 0 { 1.0 } else { (carried as f64 / changes as f64).min(1.0) }
     }
 
@@ -505,8 +505,9 @@ impl Target {
 fn brakes(all_server_stats: &[ServerStats]) -> BrakeRecord {
     let mut brakes = BrakeRecord::default();
     for ServerStats { brakes: stats, .. } in all_server_stats {
-        brakes.announcements_expired += stats.announcements_expired;
-        brakes.mirrors_lost += stats.mirrors_lost;
+        brakes.announcements_expired =
+            brakes.announcements_expired.saturating_add(stats.announcements_expired);
+        brakes.mirrors_lost = brakes.mirrors_lost.saturating_add(stats.mirrors_lost);
     }
     brakes
 }
@@ -519,7 +520,7 @@ fn outliers(all_server_stats: &[ServerStats], name: impl Fn(DcId) -> String) -> 
         for (index, stats) in outliers.iter().enumerate().filter(|(_, stats)| stats.updates > 0) {
             let worker = WorkerId { dc: server.dc, index: index as u16 };
             let sum = found.entry(worker).or_default();
-            sum.updates += stats.updates;
+            sum.updates = sum.updates.saturating_add(stats.updates);
             sum.norm_max = sum.norm_max.max(stats.norm_max);
         }
     }
@@ -538,12 +539,12 @@ fn guard(all_server_stats: &[ServerStats]) -> Option<GuardRecord> {
     let mut record = GuardRecord::default();
     for server_stats in all_server_stats {
         let stats = server_stats.guard?;
-        record.bytes += stats.bytes;
+        record.bytes = record.bytes.saturating_add(stats.bytes);
         record.tightness = record.tightness.max(server_stats.tightness);
         record.loss_max = record.loss_max.max(stats.loss_max);
         if server_stats.server.shard.index() == 0 {
-            record.probes += stats.probes;
-            record.alarms += stats.alarms;
+            record.probes = record.probes.saturating_add(stats.probes);
+            record.alarms = record.alarms.saturating_add(stats.alarms);
         }
     }
     Some(record)
@@ -555,10 +556,10 @@ fn by_link(all_server_stats: &[ServerStats]) -> BTreeMap<(DcId, DcId), LinkStats
     for ServerStats { server, links, .. } in all_server_stats {
         for (to, stats) in links {
             let sum = sums.entry((server.dc, *to)).or_default();
-            sum.changes += stats.changes;
-            sum.carried += stats.carried;
-            sum.updates += stats.updates;
-            sum.relayed_bytes += stats.relayed_bytes;
+            sum.changes = sum.changes.saturating_add(stats.changes);
+            sum.carried = sum.carried.saturating_add(stats.carried);
+            sum.updates = sum.updates.saturating_add(stats.updates);
+            sum.relayed_bytes = sum.relayed_bytes.saturating_add(stats.relayed_bytes);
         }
     }
     sums

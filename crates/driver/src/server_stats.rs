@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use gaia_core::recovery::Ledger;
 use gaia_core::server::{BrakeStats, GuardStats, LinkStats, OutlierStats, Server};
+use gaia_core::topology::Topology;
 use gaia_core::types::{DcId, ServerId};
 use gaia_telemetry::{BrokenLink, ConservationRecord};
 
@@ -39,6 +40,14 @@ impl ServerStats {
             tightness: server.tightness().steps(),
             ledgers: BTreeMap::new(),
         }
+    }
+
+    /// Whether the run has the data centers and workers that these counters are of.
+    pub(crate) fn fits(&self, topology: &Topology) -> bool {
+        let own = self.server.dc;
+        let mut mirrors = self.links.keys().chain(self.ledgers.keys());
+        mirrors.all(|dc| *dc != own && topology.has(*dc))
+            && self.outliers.len() <= topology.dc(own).workers
     }
 
     /// The counters of every server of a run.

@@ -48,11 +48,21 @@ pub struct CoordinatorConfig {
     pub scale: Scale,
     /// The number of clocks between evaluations, at least 1.
     pub evaluate_every: u64,
-    /// If all data centers must stop at the same clock (BSP, SSP, local steps without a quorum): how far a worker may
-    /// be ahead of the slowest worker of its data center, in clocks. Otherwise `None`.
-    pub lockstep: Option<Staleness>,
+    /// If all data centers must stop at the same clock (BSP, SSP, local steps without a quorum): how far nodes may be
+    /// ahead of others. Otherwise `None`.
+    pub lockstep: Option<Lockstep>,
     /// Data centers that take no part at the start and may join later. Empty with `lockstep`.
     pub inactive: BTreeSet<DcId>,
+}
+
+/// How far nodes may be ahead of others where all data centers stop at the same clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lockstep {
+    /// How far a worker may be ahead of the slowest worker of its data center, in clocks.
+    pub within: Staleness,
+    /// How far a data center may be ahead of the slowest one, in clocks
+    /// ([`RemoteSync::delay_max`](crate::sync::RemoteSync::delay_max)).
+    pub between: u64,
 }
 
 /// An action that the driver carries out for a coordinator.
@@ -374,11 +384,21 @@ impl Coordinator {
         self.outputs.extend(clocks.into_iter().map(drain));
     }
 
-    /// In lockstep, whether a worker can be at a clock, by the clocks that the servers of its data center have reported. All
-    /// workers continue to the clock of the furthest, so that it is not taken from what one worker says alone.
+    /// In lockstep, whether a worker can be at a clock, by the clocks that the servers of its data center have reported, and
+    /// by those of the slowest data center. All workers continue to the clock of the furthest, so that it is not taken from
+    /// what one worker, or one data center, says alone.
     fn may_have_reached(&self, dc: DcId, clock: Clock) -> bool {
-        self.config.lockstep.is_none_or(|staleness| {
-            clock.ahead_of(self.clock_of(dc)) <= staleness.0.saturating_add(1)
+        self.config.lockstep.is_none_or(|Lockstep { within, .. }| {
+            clock.ahead_of(self.clock_of(dc).min(self.furthest())) <= within.0.saturating_add(1)
+        })
+    }
+
+    /// The furthest clock that a data center can have finished, by what the slowest one has reported: nobody is further
+    /// ahead, whatever its servers say. Without lockstep, the furthest that was reported.
+    fn furthest(&self) -> Clock {
+        let fastest = self.finished.values().copied().max().unwrap_or_default();
+        self.config.lockstep.map_or(fastest, |Lockstep { between, .. }| {
+            fastest.min(Clock(self.clock_of_all().0.saturating_add(between)))
         })
     }
 
@@ -399,9 +419,8 @@ impl Coordinator {
         self.phase = Phase::Stopping;
         self.reason = Some(reason);
         let last = match self.config.lockstep {
-            Some(staleness) => {
-                let fastest = self.finished.values().copied().max().unwrap_or_default();
-                Clock(fastest.0 + staleness.0 + 1)
+            Some(Lockstep { within, .. }) => {
+                Clock(self.furthest().0.saturating_add(within.0).saturating_add(1))
             }
             None => Clock::ZERO,
         };
@@ -475,7 +494,9 @@ fn next_evaluation(config: &CoordinatorConfig, clock: Clock) -> Clock {
 mod tests {
     use super::*;
 
-    fn coordinator(stop: StopRules, lockstep: Option<Staleness>) -> Coordinator {
+    const BSP: Lockstep = Lockstep { within: Staleness(0), between: 1 };
+
+    fn coordinator(stop: StopRules, lockstep: Option<Lockstep>) -> Coordinator {
         let dcs = [DcId(0), DcId(1)];
         Coordinator::new(CoordinatorConfig {
             servers: dcs.map(|dc| ServerId { dc, shard: ShardId(0) }).into(),
@@ -510,7 +531,7 @@ mod tests {
     #[test]
     fn where_a_stop_comes_late_all_go_on_to_the_furthest() {
         let rules = StopRules { seconds: Some(1.0), ..StopRules::default() };
-        let mut run = coordinator(rules, Some(Staleness(0)));
+        let mut run = coordinator(rules, Some(BSP));
         run.handle_start();
         run.handle_timeout(Instant::from_nanos(1_000_000_000));
         let reason = StopReason::Seconds;
@@ -535,7 +556,7 @@ mod tests {
     #[test]
     fn a_run_goes_from_start_to_finish() {
         let rules = StopRules { clocks: Some(2), ..StopRules::default() };
-        let mut run = coordinator(rules, Some(Staleness(0)));
+        let mut run = coordinator(rules, Some(BSP));
         run.handle_start();
         assert_eq!(run.poll_output(), Some(CoordinatorOutput::Start));
 

@@ -2,7 +2,8 @@
 //! overflow.
 //!
 //! Changes are checked when they are received, from workers and from mirrors, against one bound ([`CHANGE_MAX`]). So no
-//! sum of them overflows, and the reported node is the one that sent the first diverged change.
+//! sum of them overflows, and the reported node is the one that sent the first diverged change. A frame of a mirror adds up
+//! what workers have sent, so several changes just below the bound name the server that has added them up.
 
 use serde::{Deserialize, Serialize};
 

@@ -89,6 +89,11 @@ impl Topology {
         (0..self.data_centers.len() as u16).map(DcId)
     }
 
+    /// Whether this identifier is that of a data center.
+    pub fn has(&self, dc: DcId) -> bool {
+        dc.index() < self.data_centers.len()
+    }
+
     /// The data center of a name, if there is one.
     pub fn dc_named(&self, name: &str) -> Option<DcId> {
         self.dc_ids().find(|dc| self.dc(*dc).name == name)

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::FrameError;
 use super::envelope::{self, ENVELOPE_BYTES, Family};
 use crate::codec::{self, Buffers, Changes, ValueFormat};
+use crate::types::limits::CLOCK_MAX;
 use crate::types::{Clock, DcId, ShardId, Tightness};
 
 /// The size of a bulk frame without changes, in bytes.
@@ -224,6 +225,11 @@ impl<'a> Opened<'a> {
             relayed: flags & RELAYED != 0,
             tightness,
         };
+
+        if header.clock.0 > CLOCK_MAX {
+            let found = header.clock.0;
+            return Err(FrameError::PeerSentOutOfBounds { what: "clock", found, most: CLOCK_MAX });
+        }
 
         let count = u32::from_le_bytes(field(fields, 24));
         let index_bytes = u32::from_le_bytes(field(fields, 28)) as usize;

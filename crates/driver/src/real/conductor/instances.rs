@@ -33,10 +33,16 @@ impl Instances {
         if of_node.newest != instance {
             let before = std::mem::replace(&mut of_node.newest, instance);
             of_node.replaced.insert(before);
+            if of_node.replaced.len() > REPLACED_MAX {
+                of_node.replaced.pop_first();
+            }
         }
         true
     }
 }
+
+/// More processes than a node has in any run. One that calls itself another all the time takes no more memory.
+const REPLACED_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {

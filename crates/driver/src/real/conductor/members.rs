@@ -154,11 +154,17 @@ impl Conductor<'_> {
         let name = self.context.run_context.name(node);
         match message {
             Ok(Message::Report(Report::Failed { reason })) => {
-                warn!("{name}, which takes no part in the run, has failed: {reason}");
+                if let Some(left_out) = self.membership.pass_line(node) {
+                    warn!("{name}, which takes no part in the run, has failed: {reason}{left_out}");
+                }
             }
             Ok(_) => {}
             Err(reason) => {
-                info!("{name}, which takes no part in the run, is disconnected: {reason}");
+                if let Some(left_out) = self.membership.pass_line(node) {
+                    info!(
+                        "{name}, which takes no part in the run, is disconnected: {reason}{left_out}"
+                    );
+                }
                 self.forget(node);
             }
         }

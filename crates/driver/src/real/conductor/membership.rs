@@ -15,7 +15,7 @@ use crate::real::conductor::receiving::{Received, receive};
 use crate::real::connections::acceptor::{Acceptor, ProvenCaller};
 use crate::real::connections::channel::{Channel, Parcel};
 use crate::real::connections::message::{Answer, Hello, Order, pack};
-use crate::real::connections::throttle::LogThrottle;
+use crate::real::connections::throttle::{LeftOut, LogThrottle};
 use crate::real::node::context::RunContext;
 use gaia_core::coordinator::{ClusterCoordinator, ServerProcess};
 use gaia_core::types::{Instant, NodeId, ServerId, ShardLayout, WorkerId};
@@ -261,11 +261,16 @@ impl Membership {
     pub(in crate::real) fn lose(&mut self, node: NodeId, reason: &str) -> bool {
         let Some(line) = self.lines.remove(&node) else { return false };
         line.reading.abort();
-        if let Some(left_out) = self.lost_lines.entry(node).or_default().pass() {
+        if let Some(left_out) = self.pass_line(node) {
             let name = self.run_context.name(node);
             warn!("{name} is lost: {reason}; the run waits for it{left_out}");
         }
         true
+    }
+
+    /// Whether a line about a lost connection of a node may be written. If so, returns how many were left out before it.
+    pub(in crate::real) fn pass_line(&mut self, node: NodeId) -> Option<LeftOut> {
+        self.lost_lines.entry(node).or_default().pass()
     }
 
     /// Closes the connection of a node once all messages are sent.

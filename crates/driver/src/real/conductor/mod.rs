@@ -49,6 +49,8 @@ use gaia_core::coordinator::{
     ClusterCoordinator, Coordinator, NoSource, NodeOrder, Recipients, StopReason,
 };
 use gaia_core::persist;
+use gaia_core::server::Divergence;
+use gaia_core::sync::WaitReason;
 use gaia_core::types::{
     Clock, Instant, NodeId, Persist, ServerId, ShardLayout, SharedValues, State,
 };
@@ -432,11 +434,14 @@ impl<'a> Conductor<'a> {
             (NodeId::Server(server), Report::Drained) => {
                 self.report(NodeReport::Drained { server });
             }
-            (NodeId::Server(server), Report::Diverged(found)) if found.worker.dc == server.dc => {
+            (NodeId::Server(server), Report::Diverged(found))
+                if found.worker.dc == server.dc && self.may_have_diverged(&found) =>
+            {
                 self.report(NodeReport::Diverged(found));
             }
             (NodeId::Server(server), Report::ServerStats(server_stats))
-                if server_stats.server == server =>
+                if server_stats.server == server
+                    && server_stats.fits(&self.context.run_context.plan.topology) =>
             {
                 self.all_server_stats.insert(server, *server_stats);
             }
@@ -448,7 +453,7 @@ impl<'a> Conductor<'a> {
                     self.admit_all().await?;
                 }
             }
-            (NodeId::Worker(worker), Report::Held(held)) => {
+            (NodeId::Worker(worker), Report::Held(held)) if self.may_have_waited(&held) => {
                 self.report(NodeReport::Held { dc: worker.dc, held });
             }
             (NodeId::Worker(worker), Report::Evaluated { ticket, sums, digest }) => {
@@ -466,6 +471,20 @@ impl<'a> Conductor<'a> {
         }
 
         Ok(())
+    }
+
+    /// Whether the run has the worker and the row of a diverged change.
+    fn may_have_diverged(&self, found: &Divergence) -> bool {
+        let topology = &self.context.run_context.plan.topology;
+        let table = self.application.layout().tables().get(found.table.index());
+        usize::from(found.worker.index) < topology.dc(found.worker.dc).workers
+            && table.is_some_and(|table| (found.row as usize) < table.rows)
+    }
+
+    /// Whether the run has the data centers that reads are said to have waited for.
+    fn may_have_waited(&self, held: &[(WaitReason, Duration)]) -> bool {
+        let topology = &self.context.run_context.plan.topology;
+        held.iter().filter_map(|(reason, _)| reason.from()).all(|from| topology.has(from))
     }
 
     /// Closes the connection of a node that has sent what it may not. Its node counts as lost until it connects again.

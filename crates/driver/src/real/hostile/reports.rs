@@ -1,4 +1,7 @@
-//! A worker that reports to the coordinator what it may not, over TCP and TLS.
+//! A worker and a server that report to the coordinator what they may not, over TCP and TLS.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tokio::sync::mpsc::Sender;
 use tokio::time;
@@ -13,10 +16,14 @@ use crate::real::connections::message::{
 };
 use crate::real::node::context::NodeContext;
 use crate::real::test_run::{self, Stage};
+use crate::server_stats::ServerStats;
 use gaia_core::application::EvaluationSums;
 use gaia_core::coordinator::ServerProcess;
+use gaia_core::recovery::Ledger;
+use gaia_core::server::{BrakeStats, Divergence, LinkStats, OutlierStats};
+use gaia_core::sync::WaitReason;
 use gaia_core::types::limits::CLOCK_MAX;
-use gaia_core::types::{Clock, NodeId};
+use gaia_core::types::{Clock, DcId, NodeId, TableId, WorkerId};
 use gaia_core::wire::LanKind;
 use gaia_telemetry::{Observer, Progress};
 
@@ -85,6 +92,8 @@ async fn connect(stage: &Stage, context: &NodeContext) -> (Reader, Sender<Parcel
     (reader, parcels)
 }
 
+const TIME: Duration = Duration::from_secs(1);
+
 /// Shows nothing.
 struct Unseen;
 
@@ -103,8 +112,48 @@ fn forbidden() -> Vec<(Parcel, &'static str)> {
         (report(Report::Kept), invalid),
         (report(Report::Stopped(Clock(1))), "it says that it has stopped, and was not ordered to"),
         (report(Report::Stopped(Clock(CLOCK_MAX + 1))), "received a report of clock"),
+        (report(Report::Held(vec![(WaitReason::Updates { from: DcId(9) }, TIME)])), invalid),
         ((LanKind::Copy, encode_copy(1, &[])), "size 8, expected at most 0"),
         ((LanKind::Order, pack(&Order::End)), "received Order, expected a report"),
+    ]
+}
+
+/// What a server may not report while the run trains: figures of data centers, workers and rows that the run does not have.
+fn forbidden_of_server(stage: &Stage) -> Vec<(Parcel, &'static str)> {
+    let report = |report: Report| (LanKind::Report, pack(&report));
+    let invalid = "it sent a report that is not valid for this node";
+    let stats = |change: fn(&mut ServerStats)| {
+        let mut stats = ServerStats {
+            server: SERVER,
+            links: BTreeMap::new(),
+            brakes: BrakeStats::default(),
+            outliers: Vec::new(),
+            guard: None,
+            tightness: 0,
+            ledgers: BTreeMap::new(),
+        };
+        change(&mut stats);
+        report(Report::ServerStats(Box::new(stats)))
+    };
+    let tables = stage.application.layout().tables();
+    let diverged = |index, table, row| {
+        let (worker, clock) = (WorkerId { dc: DcId(0), index }, Clock(1));
+        report(Report::Diverged(Divergence {
+            worker,
+            clock,
+            table: TableId(table),
+            row,
+            value: 0.0,
+        }))
+    };
+    vec![
+        (diverged(2, 0, 0), invalid),
+        (diverged(0, tables.len() as u16, 0), invalid),
+        (diverged(0, 0, tables[0].rows as u32), invalid),
+        (stats(|stats| stats.links = [(DcId(9), LinkStats::default())].into()), invalid),
+        (stats(|stats| stats.ledgers = [(DcId(9), Ledger::default())].into()), invalid),
+        (stats(|stats| stats.outliers = vec![OutlierStats::default(); 3]), invalid),
+        (report(Report::ClockFinished(Clock(CLOCK_MAX + 1))), "received a report of clock"),
     ]
 }
 
@@ -148,6 +197,15 @@ async fn drains_where_its_workers_are(stage: &Stage, log: &Log) {
         hostile.join_again(stage).await;
         let text = log.text();
         let line = text.lines().rfind(|line| line.contains("worker 1 of a is lost: "));
+        assert!(line.is_some_and(|line| line.contains(expected)), "{expected}:\n{text}");
+    }
+
+    for (parcel, expected) in forbidden_of_server(stage) {
+        server.send(parcel).await;
+        server.is_closed().await;
+        server.join_again(stage).await;
+        let text = log.text();
+        let line = text.lines().rfind(|line| line.contains("server 0 of a is lost: "));
         assert!(line.is_some_and(|line| line.contains(expected)), "{expected}:\n{text}");
     }
 

@@ -201,6 +201,20 @@ struct Far {
 }
 
 impl Far {
+    /// Checks that the run has the data centers for which a read is said to have waited. The worker reports them on.
+    fn check_reasons(&self, read: &RowsRead) -> Result<(), ChannelError> {
+        let topology = &self.context.run_context.plan.topology;
+        let mut from = read.held.iter().filter_map(|(reason, _)| reason.from());
+        match from.find(|from| !topology.has(*from)) {
+            None => Ok(()),
+            Some(from) => Err(ChannelError::Other(format!(
+                "received a read that waited for data center {}, expected one of {}",
+                from.0,
+                topology.data_centers.len()
+            ))),
+        }
+    }
+
     /// Connects to a server, and reconnects whenever the connection is lost, until the receiver is dropped.
     async fn keep(self, mut addresses: watch::Receiver<Addresses>, sender: Sender<Came>) {
         let mut again = false;
@@ -268,7 +282,8 @@ impl Far {
                 LanKind::Hello if parcels.is_some() => Ok(FromServer::Joined(unpack(&body)?)),
                 LanKind::Hello => Ok(FromServer::Due(unpack(&body)?)),
                 LanKind::RowsRead if parcels.is_none() => {
-                    Ok(FromServer::Rows(Arc::new(decode_rows_read(&body, &self.layout)?)))
+                    let read = decode_rows_read(&body, &self.layout)?;
+                    self.check_reasons(&read).map(|()| FromServer::Rows(Arc::new(read)))
                 }
                 LanKind::Copy if parcels.is_none() => {
                     let (ticket, values) = decode_copy(&body)?;

@@ -41,7 +41,7 @@ impl MirrorClient {
         let parameters = self.sources.local().len();
         self.enqueue_nothing_from(dc);
         if let Some(peer) = self.peers.get_mut(&dc) {
-            peer.forget(incarnation + 1, parameters);
+            peer.forget(incarnation.saturating_add(1), parameters);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::memory::check_memory;
+use super::memory::{check_memory, fitting};
 use super::reading::{waiting_for_data, with_all_data};
 use super::training::live_mode;
 use super::{Failure, RunFlags, Terminal};
@@ -98,7 +98,9 @@ fn decide(
         ComputeRate::FlopsPerSecond(rate) => ComputeRate::FlopsPerSecond(rate * share),
     };
     let compute = ComputeConfig { rate, ..trial.compute };
-    gaia_planner::decide(&Plan { compute, ..trial }, application, processors(), |_| {})
+    let trial = Plan { compute, ..trial };
+    let threads = processors().min(fitting(&trial, application.as_ref()));
+    gaia_planner::decide(&trial, application, threads, |_| {})
 }
 
 /// The same run in virtual time. The trial runs in one process, whatever the driver is.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::candidates::Candidate;
-use super::decision::{Form, MOMENTUM, bsp_exchange_s, default_rounds, shortlist, skewed};
+use super::decision::{Form, MOMENTUM, bsp_exchange_s, default_rounds, parts, shortlist, skewed};
 use super::facts::may_change_members;
 use super::simulation::compare;
 use super::{Facts, PlannerError, Request, Step};
@@ -39,19 +39,21 @@ pub fn decide(
     }
     let facts = Facts::measure(plan, application).map_err(PlannerError::Iteration)?;
     let found = said(&facts);
+    let is_script = plan.external().is_some();
     // The guard measures nothing of a script's copies.
-    let is_measured = |remote: &RemoteSync| plan.external().is_none() || remote.guard().is_none();
+    let is_measured = |remote: &RemoteSync| !is_script || remote.guard().is_none();
     let remotes: Vec<RemoteSync> = shortlist(&facts).into_iter().filter(is_measured).collect();
     if remotes.is_empty() {
         // A script whose data centers may come and go has no other.
         let remote = RemoteSync::Asp(AspConfig::default());
-        return Ok(Decided { remote, reason: format!("{found} {MEMBERS}") });
+        return Ok(Decided { remote, reason: format!("{found} {}", members(&facts, is_script)) });
     }
     if let [only] = remotes.as_slice() {
         let why = if facts.has_members {
-            MEMBERS
+            members(&facts, is_script)
         } else {
             "So waiting for every exchange costs next to nothing, and nothing is approximate then."
+                .into()
         };
         return Ok(Decided { remote: only.clone(), reason: format!("{found} {why}") });
     }
@@ -161,15 +163,30 @@ pub fn decide_untried(plan: &Plan, application: &dyn Application) -> Result<Deci
     if may_change_members(plan) {
         return Ok(Decided {
             remote: RemoteSync::Asp(AspConfig::default()),
-            reason: MEMBERS.into(),
+            reason: format!("{MEMBERS} {MAY_PART} {ROUNDS_INSTEAD}"),
         });
     }
     let remote = RemoteSync::LocalSteps(default_rounds(application.deltas_are_counts()));
     Ok(Decided { remote, reason: UNTRIED.into() })
 }
 
+/// Why data centers that may join or leave have ASP, and what that risks of a script, whose copies no guard measures.
+fn members(facts: &Facts, is_script: bool) -> String {
+    if is_script && parts(facts) {
+        format!("{MEMBERS} {PARTS} {ROUNDS_INSTEAD}")
+    } else {
+        MEMBERS.into()
+    }
+}
+
 /// What the choice starts from, in a sentence.
 fn said(facts: &Facts) -> String {
+    let slowest = if facts.slowest > 1.0 {
+        let times = figures::times(facts.slowest);
+        format!(" (the slowest data center takes {times} as long)")
+    } else {
+        String::new()
+    };
     let alike = if skewed(facts) > 0.0 {
         let lost = 100.0 * facts.skew;
         format!(
@@ -179,7 +196,7 @@ fn said(facts: &Facts) -> String {
         "copies that train alone lose little on the examples of others".into()
     };
     format!(
-        "A clock takes {} and a full exchange {}; a data center changes {:.0} % of {} parameters in a clock, and {alike}.",
+        "A clock takes {}{slowest} and a full exchange {}; a data center changes {:.0} % of {} parameters in a clock, and {alike}.",
         figures::seconds(facts.clock_s),
         figures::seconds(bsp_exchange_s(facts)),
         100.0 * facts.changed_share,
@@ -207,6 +224,11 @@ fn name(remote: &RemoteSync) -> String {
 }
 
 const MEMBERS: &str = "Data centers may join or leave, which only models that send updates allow.";
+const PARTS: &str = "Copies part on such data, and no guard measures those of a script. So training may end far from that of \
+                     BSP.";
+const MAY_PART: &str = "On skewed data copies may part, and no guard measures those of a script. Training may then end far from \
+                        that of BSP.";
+const ROUNDS_INSTEAD: &str = "Without `failures.on_give_up = \"leave\"` and without late data centers, rounds can be chosen.";
 const UNTRIED: &str = "So nothing was tried: rounds with their defaults train networks, factorisation and topics on even and \
                        on skewed data, send a small part of what BSP sends, and each data center measures how many clocks a \
                        round overlaps.";
@@ -227,6 +249,7 @@ const LEAST_SHARE: f64 = 0.5;
 mod tests {
     use super::*;
     use crate::choice::tests::row;
+    use crate::decision::tests::dense;
     use gaia_core::sync::LocalStepsConfig;
 
     fn rounds(steps: u64, overlap: u64, outer_momentum: f64) -> RemoteSync {
@@ -237,6 +260,27 @@ mod tests {
             outer_momentum,
             ..LocalStepsConfig::default()
         })
+    }
+
+    #[test]
+    fn a_script_without_a_guard_is_told_that_its_copies_may_part_and_what_to_do() {
+        let even = Facts { has_members: true, ..dense(6.25e6, 0.2) };
+        let skewed = Facts { skew: 0.6, ..even.clone() };
+        for (facts, is_script) in [(&even, true), (&even, false), (&skewed, false)] {
+            assert_eq!(members(facts, is_script), MEMBERS);
+        }
+        let said = members(&skewed, true);
+        for part in [MEMBERS, "Copies part", "no guard", "far from", "on_give_up", "rounds"] {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+    }
+
+    #[test]
+    fn stragglers_are_among_the_facts_that_are_said() {
+        let alike = dense(6.25e6, 0.2);
+        assert!(!said(&alike).contains("slowest"), "{}", said(&alike));
+        let said = said(&Facts { slowest: 4.0, ..alike });
+        assert!(said.contains("(the slowest data center takes 4.00× as long)"), "{said}");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::SECONDS_MAX;
 use super::exchange::{Changes, Exchange};
 use gaia_config::{ConfigError, Decision, Plan, RunFile};
-use gaia_core::sync::{Outer, Overlap, RemoteSync, ValueFormat};
+use gaia_core::sync::{LocalStepsConfig, Outer, Overlap, RemoteSync};
+use gaia_core::types::ModelLayout;
 
 /// A remote model with settings.
 #[derive(Clone, Debug)]
@@ -49,14 +50,14 @@ const CANDIDATES: [Entry; 14] = [
 /// Stands for the least overlap that hides a round, which is a number once the run is known.
 const LEAST_OVERLAP: &str = "overlap = LEAST";
 
-/// The candidates for a run, the run file's own first. `parameters` are those of the model, `clock` the time of a clock
-/// without communication.
+/// The candidates for a run, the run file's own first. `layout` is that of the model, `clock` the time of a clock without
+/// communication between data centers.
 ///
 /// # Errors
 /// The first mistake in the run file.
 pub(crate) fn candidates(
     file: &RunFile,
-    parameters: usize,
+    layout: &ModelLayout,
     clock: Duration,
 ) -> Result<Vec<Candidate>, ConfigError> {
     let own = file.plan()?;
@@ -66,7 +67,8 @@ pub(crate) fn candidates(
         None => false,
     };
     let (topology, is_local_steps) = (own.topology.clone(), "model = \"local-steps\"");
-    let dense = Changes { parameters, part: 1.0, total: 1.0, format: ValueFormat::Int4 };
+    let format = LocalStepsConfig::default().values_for(layout);
+    let dense = Changes { parameters: layout.parameters(), part: 1.0, total: 1.0, format };
     let round = Duration::from_secs_f64(Exchange::of(&topology).round_s(&dense).min(SECONDS_MAX));
     let mut known = Vec::new();
     if own.decision != Decision::Open {

@@ -13,8 +13,8 @@ pub(crate) struct Choosable<'a> {
 /// are prices, or else with the fewest bytes.
 ///
 /// Candidates that reached the target come before those that were extrapolated, and these before the others, of which
-/// the one with the lowest objective is chosen.
-pub(crate) fn choose(candidates: &[Choosable<'_>], budget: u64) -> Option<Choice> {
+/// the one with the lowest objective is chosen. `budget` is what each was simulated for, in words.
+pub(crate) fn choose(candidates: &[Choosable<'_>], budget: &str) -> Option<Choice> {
     let with = |verdict: Verdict| {
         let all = candidates.iter().filter(move |candidate| candidate.row.verdict == verdict);
         all.collect::<Vec<_>>()
@@ -26,15 +26,14 @@ pub(crate) fn choose(candidates: &[Choosable<'_>], budget: u64) -> Option<Choice
         return Some(first_at_target(&reached, ""));
     }
     if !extrapolated.is_empty() {
-        let doubt =
-            format!(" No candidate was there within {budget} clocks, so this is extrapolated.");
+        let doubt = format!(" No candidate was there within {budget}, so this is extrapolated.");
         return Some(first_at_target(&extrapolated, &doubt));
     }
     let best =
         others.iter().min_by(|a, b| a.row.held_objective.total_cmp(&b.row.held_objective))?;
     let objective = figures::objective(best.row.held_objective);
     let reason = format!(
-        "No candidate is at the target within {budget} clocks; its objective is the lowest then, {objective}."
+        "No candidate is at the target within {budget}; its objective is the lowest then, {objective}."
     );
     Some(chosen(best, reason))
 }
@@ -120,7 +119,7 @@ pub(crate) mod tests {
     #[track_caller]
     fn check(rows: &[PlanRow], expected: &str, because: &str) {
         let all: Vec<Choosable<'_>> = rows.iter().map(|row| Choosable { row, toml: "" }).collect();
-        let choice = choose(&all, 200).unwrap();
+        let choice = choose(&all, "200 clocks").unwrap();
         assert_eq!(choice.candidate, expected, "{choice:?}");
         assert!(choice.reason.contains(because), "{choice:?}");
     }
@@ -147,6 +146,6 @@ pub(crate) mod tests {
         let high = row("high", Verdict::NotReached, 0.9, 0, 0.0);
         let gone = row("gone", Verdict::Diverged, 0.1, 0, 0.0);
         check(&[gone.clone(), high, low], "low", "within 200 clocks");
-        assert_eq!(choose(&[Choosable { row: &gone, toml: "" }], 200), None);
+        assert_eq!(choose(&[Choosable { row: &gone, toml: "" }], "200 clocks"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The course of an objective: where it crosses a target, what it holds, where it leads.
 
-use gaia_core::coordinator::holds_target;
+use gaia_core::coordinator::{Held, holds_target};
 use gaia_telemetry::Progress;
 
 /// The evaluations of a simulation.
@@ -16,10 +16,15 @@ pub(crate) struct Crossing {
 }
 
 impl Course<'_> {
+    /// The mean objective of so many evaluations up to this one. `None` while there are fewer.
+    fn mean_at(&self, at: usize, count: Held) -> Option<f64> {
+        count.mean(self.0[..=at].iter().rev().map(|progress| progress.objective))
+    }
+
     /// The mean objective of the evaluations up to this one, at most three. A single lucky evaluation changes it little.
     fn held_at(&self, at: usize) -> f64 {
-        let last = &self.0[at.saturating_sub(HELD - 1)..=at];
-        last.iter().map(|progress| progress.objective).sum::<f64>() / last.len() as f64
+        let found = HELD.0.min(at as u64 + 1);
+        self.mean_at(at, Held(found)).unwrap_or(f64::NAN)
     }
 
     /// The mean objective of the last evaluations. Not a number without evaluations.
@@ -34,13 +39,10 @@ impl Course<'_> {
         self.0.is_empty() || holds_target(self.held(), evaluated, objective)
     }
 
-    /// The first evaluation that meets the target: by itself, as a run with that target stops, or, if it must be
-    /// `held`, by the mean that [`Self::held`] is.
-    pub(crate) fn crossing(&self, target: f64, held: bool) -> Option<Crossing> {
-        let meets = |at: &usize| match held {
-            true => *at + 1 >= HELD && self.held_at(*at) <= target,
-            false => self.0[*at].objective <= target,
-        };
+    /// The first evaluation with which the mean of as many of the last ones as `held` says meets the target, as a run with that
+    /// target stops.
+    pub(crate) fn crossing(&self, target: f64, held: Held) -> Option<Crossing> {
+        let meets = |at: &usize| self.mean_at(*at, held).is_some_and(|mean| mean <= target);
         let at = (0..self.0.len()).find(meets)?;
         let Progress { time_s, clock, wan_bytes, .. } = self.0[at];
         Some(Crossing { time_s, clocks: clock, wan_bytes })
@@ -50,7 +52,7 @@ impl Course<'_> {
     /// the clock and an exponential of the clock would meet it, between which courses of training lie. `None` where the
     /// objective does not fall there, or would need over [`FAR`] times the clocks.
     pub(crate) fn extrapolated(&self, target: f64) -> Option<Crossing> {
-        let last = self.0.len().checked_sub(2 * HELD)? + 2 * HELD - 1;
+        let last = self.0.len().checked_sub(LEAST)? + LEAST - 1;
         let half = last.div_ceil(2);
         let (early, late) = (self.held_at(half), self.held_at(last));
         if !(target > 0.0 && late > 0.0 && late < early) {
@@ -75,17 +77,22 @@ impl Course<'_> {
 /// An objective that the best course holds, with room for others that are nearly there: 2 % of the way from where training
 /// begins. That is the worst first evaluation, but never above the initial model, so that a candidate which goes astray leaves the
 /// target near the best. Where `untrained`, the objective of the initial model, is not known, the best first evaluation stands for
-/// it.
+/// it. Not a number where no candidate trained.
 pub(crate) fn near_the_best(courses: &[Course<'_>], untrained: Option<f64>) -> f64 {
     let first = || courses.iter().filter_map(|course| course.0.first()).map(|at| at.objective);
     let best = courses.iter().map(Course::held).fold(f64::INFINITY, f64::min);
+    if !best.is_finite() {
+        return f64::NAN;
+    }
     let most = untrained.unwrap_or_else(|| first().fold(f64::INFINITY, f64::min));
     let start = first().fold(best, f64::max).min(most).max(best);
     best + ROOM * (start - best)
 }
 
-/// The evaluations whose mean counts.
-const HELD: usize = 3;
+/// The evaluations whose mean counts where the run has no rule for it.
+pub(crate) const HELD: Held = Held(3);
+/// The fewest evaluations of a course that is extrapolated: each of its halves has a mean of its own.
+const LEAST: usize = 6;
 /// How many times its clocks a simulation is extrapolated at most.
 const FAR: f64 = 10.0;
 /// The share of the way to the best objective that others may lack.
@@ -109,15 +116,26 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_held_once_three_evaluations_are_there_on_the_mean() {
+    fn a_target_is_held_once_as_many_evaluations_are_there_on_the_mean() {
         let evaluations = course(&[3.0, 1.0, 3.0, 0.9, 1.0, 1.0]);
         let course = Course(&evaluations);
-        assert_eq!(course.crossing(1.0, false).unwrap().clocks, 2);
+        assert_eq!(course.crossing(1.0, Held(1)).unwrap().clocks, 2);
+        assert_eq!(course.crossing(1.0, Held(2)).unwrap().clocks, 5);
         assert_eq!(
-            course.crossing(1.0, true).unwrap(),
+            course.crossing(1.0, HELD).unwrap(),
             Crossing { time_s: 12.0, clocks: 6, wan_bytes: 600 }
         );
-        assert_eq!(course.crossing(0.5, true), None);
+        assert_eq!(course.crossing(0.5, HELD), None);
+        assert_eq!(course.crossing(9.0, Held(7)), None, "there are six");
+    }
+
+    #[test]
+    fn where_no_candidate_has_trained_there_is_no_target_and_nobody_is_there() {
+        assert!(near_the_best(&[], Some(1.386)).is_nan());
+        assert!(near_the_best(&[Course(&[])], None).is_nan());
+        let evaluations = course(&[3.0; 8]);
+        assert_eq!(Course(&evaluations).crossing(f64::NAN, HELD), None);
+        assert_eq!(Course(&evaluations).extrapolated(f64::NAN), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which remote models a run tries that leaves its own to the program (`model = "auto"`): arithmetic over its facts.
 //!
-//! Every setting that may be chosen has two figures. What a clock takes follows from the clock within a data center,
+//! Every setting that may be chosen has two figures. What a clock takes follows from the clocks within data centers,
 //! the bytes that the setting sends over the slowest link, and the round trip. How many clocks it needs, relative to
 //! BSP, follows from nothing that is known before a run: measured comparisons give it roughly, which are named beside
 //! the constants. Settings whose product is far above the least are left out. Where the first figure alone decides, one
@@ -26,13 +26,15 @@ struct Estimate {
 
 /// The remote models to try for a run, the one that is expected to be fastest first. One where no trial is needed.
 ///
+/// Whoever waits for all data centers waits for stragglers, too, so BSP costs nothing only where there are none.
+///
 /// A dense model whose copies would part has no ASP without a guard among them.
 pub fn shortlist(facts: &Facts) -> Vec<RemoteSync> {
     let (bsp, asp) = (bsp(facts), asp(facts));
     if facts.has_members {
         return vec![asp.remote];
     }
-    if bsp.clock_s <= BSP_FREE * facts.clock_s {
+    if bsp.clock_s <= BSP_FREE * facts.clock_s * facts.pace {
         return vec![bsp.remote];
     }
 
@@ -105,7 +107,7 @@ impl Form {
 fn bsp(facts: &Facts) -> Estimate {
     Estimate {
         remote: RemoteSync::Bsp(BspConfig::default()),
-        clock_s: facts.clock_s + bsp_exchange_s(facts),
+        clock_s: facts.clock_s * facts.slowest + bsp_exchange_s(facts),
         clocks: 1.0,
     }
 }
@@ -113,7 +115,7 @@ fn bsp(facts: &Facts) -> Estimate {
 /// ASP waits for nobody; what it sends is late. Lateness is the clocks that the round trip takes, and those that the
 /// slowest link takes for the whole model.
 fn asp(facts: &Facts) -> Estimate {
-    let clock_s = facts.clock_s.max(f64::MIN_POSITIVE);
+    let clock_s = (facts.clock_s * facts.pace).max(f64::MIN_POSITIVE);
     let round_trip = facts.rtt_s / 2.0 / clock_s;
     let whole = facts.parameters as f64 * ValueFormat::Bf16.bytes_per_value() * facts.changed_share
         / facts.slowest_bytes_per_second
@@ -129,13 +131,13 @@ fn asp(facts: &Facts) -> Estimate {
     let sent = share * facts.parameters as f64 * (ValueFormat::Bf16.bytes_per_value() + 1.0);
     Estimate {
         remote: RemoteSync::Asp(AspConfig { guard, ..AspConfig::default() }),
-        clock_s: facts.clock_s.max(sent / facts.slowest_bytes_per_second),
+        clock_s: clock_s.max(sent / facts.slowest_bytes_per_second),
         clocks,
     }
 }
 
 fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
-    let clock = facts.clock_s;
+    let clock = facts.clock_s * facts.slowest;
     let is_network = facts.is_dense && !facts.deltas_are_counts;
     let sent_s = round_s(facts, steps, 1.0) - facts.rtt_s;
     let is_slow = sent_s > BYTES_FREE * clock * steps as f64;
@@ -213,8 +215,8 @@ fn round_s(facts: &Facts, clocks: u64, density: f64) -> f64 {
     // A step with momentum moves every parameter that has ever changed.
     let all = if facts.deltas_are_counts { together(facts, part) } else { 1.0 };
     let total = all.min(density);
-    let parameters = facts.parameters;
-    facts.exchange.round_s(&Changes { parameters, part, total, format: ValueFormat::Int4 })
+    let Facts { parameters, round_format: format, .. } = *facts;
+    facts.exchange.round_s(&Changes { parameters, part, total, format })
 }
 
 /// The share of the parameters that change in all data centers together. Each changes rows of its own, unless these are
@@ -229,7 +231,7 @@ pub(crate) fn skewed(facts: &Facts) -> f64 {
 }
 
 /// Whether copies would part under ASP.
-fn parts(facts: &Facts) -> bool {
+pub(crate) fn parts(facts: &Facts) -> bool {
     facts.is_dense && skewed(facts) > ASP_SKEWED_MAX
 }
 
@@ -271,8 +273,8 @@ const MOMENTUM_GAIN: f64 = 0.65;
 /// The data centers for which the figures of sparse models hold. Over eleven, factorisation diverges with overlapped
 /// rounds of 10.
 const CROWD: f64 = 3.0;
-/// A clock of BSP may be this much longer than one without other data centers, and BSP is chosen whatever else may be
-/// faster: it is exact.
+/// A clock of BSP may be this much longer than the mean one of data centers that wait for no other, and BSP is chosen
+/// whatever else may be faster: it is exact.
 const BSP_FREE: f64 = 1.1;
 
 /// More clocks of ASP for each clock that updates are late. Factorisation needs 1.02 to 1.2 times the clocks of BSP at
@@ -292,18 +294,21 @@ const ASP_SKEWED_MAX: f64 = 0.25;
 const ASP_SIGNIFICANT: f64 = 0.3;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::exchange::tests::alike;
 
     /// A dense network of a million parameters over three regions, with clocks of a second.
-    fn dense(bytes_per_second: f64, rtt_s: f64) -> Facts {
+    pub(crate) fn dense(bytes_per_second: f64, rtt_s: f64) -> Facts {
         Facts {
             data_centers: 3,
             parameters: 1_000_000,
             clock_s: 1.0,
+            slowest: 1.0,
+            pace: 1.0,
             changed_share: 1.0,
             is_dense: true,
+            round_format: ValueFormat::Int4,
             exchange: alike(3, bytes_per_second, rtt_s),
             slowest_bytes_per_second: bytes_per_second,
             rtt_s,
@@ -333,6 +338,25 @@ mod tests {
     fn a_tiny_model_over_near_links_has_bsp_without_a_trial() {
         let facts = Facts { parameters: 1_000, ..dense(FAST, 0.01) };
         assert_eq!(names(&facts), ["bsp"]);
+        // Where all are as slow nobody waits for a straggler.
+        assert_eq!(names(&Facts { slowest: 4.0, pace: 4.0, ..facts }), ["bsp"]);
+    }
+
+    #[test]
+    fn a_straggler_is_a_reason_for_a_trial_whatever_the_links() {
+        let facts =
+            Facts { parameters: 1_000, slowest: 4.0, pace: 3.0 / 2.25, ..dense(FAST, 0.01) };
+        let names = names(&facts);
+        assert!(names.len() > 1 && names.contains(&"asp"), "{names:?}");
+    }
+
+    #[test]
+    fn rounds_take_as_long_as_the_format_that_they_send_in() {
+        let slow = dense(5e5, 0.0);
+        let wide = Facts { round_format: ValueFormat::Bf16, ..slow.clone() };
+        let longer = round_s(&wide, 1, 1.0) / round_s(&slow, 1, 1.0);
+        let [bf16, int4] = [ValueFormat::Bf16, ValueFormat::Int4].map(ValueFormat::bytes_per_value);
+        assert!((longer - bf16 / int4).abs() < 1e-9, "{longer}");
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use super::decision::default_rounds;
 use super::{ClockWork, Exchange, Scaling};
 use gaia_config::{OnGiveUp, Plan};
 use gaia_core::application::{Application, ApplicationError};
-use gaia_core::types::{Clock, DcId, Deltas, Model, TableRows};
+use gaia_core::sync::ValueFormat;
+use gaia_core::types::{Clock, DcId, Deltas, Model, TableRows, WorkerId};
 use gaia_driver::{Look, Lost};
 
 /// Declared and measured facts of a run.
@@ -15,12 +17,21 @@ pub struct Facts {
     pub data_centers: usize,
     /// Parameters of the model.
     pub parameters: usize,
-    /// Seconds of a clock within a data center: computation, and communication over the LAN.
+    /// Seconds of a clock within a data center whose workers have factor 1 in `compute.slowdown`: computation, and
+    /// communication over the LAN.
     pub clock_s: f64,
+    /// The time of a clock in the slowest data center, relative to one whose workers have factor 1. What waits for all data
+    /// centers has clocks of this length.
+    pub slowest: f64,
+    /// The harmonic mean of the data centers' factors, which is the mean rate at which they finish clocks, inverted. What waits
+    /// for nobody has clocks of this length.
+    pub pace: f64,
     /// The share of the parameters that the workers of a data center change in a clock, 0 to 1.
     pub changed_share: f64,
     /// Whether changes are dense ([`ClockWork::is_dense`]).
     pub is_dense: bool,
+    /// The format in which rounds send the changes of this model.
+    pub round_format: ValueFormat,
     /// What exchanges between data centers take.
     pub exchange: Exchange,
     /// Bytes a second of the slowest link between data centers.
@@ -52,16 +63,22 @@ impl Facts {
         let work = ClockWork::measure(plan, application.as_ref())?;
         let first = &topology.data_centers[0];
         let is_dense = work.is_dense(parameters);
-        let slowest = topology.bandwidth_range().map(|(slowest, ..)| slowest.bytes_per_second());
+        let thinnest = topology.bandwidth_range().map(|(slowest, ..)| slowest.bytes_per_second());
+        let factors = clock_factors(plan);
+        let finished: f64 = factors.iter().map(|factor| 1.0 / factor).sum();
+        let rounds = default_rounds(application.deltas_are_counts());
 
         Ok(Self {
             data_centers: topology.data_centers.len(),
             parameters,
             clock_s: Scaling::of(plan, &work).clock_s(first.workers, first.servers),
+            slowest: factors.iter().copied().fold(0.0, f64::max),
+            pace: factors.len() as f64 / finished,
             changed_share: work.changed_share(parameters),
             is_dense,
+            round_format: rounds.values_for(application.layout()),
             exchange: Exchange::of(topology),
-            slowest_bytes_per_second: slowest.unwrap_or(f64::INFINITY),
+            slowest_bytes_per_second: thinnest.unwrap_or(f64::INFINITY),
             rtt_s: topology.rtt_max().0.as_secs_f64(),
             has_momentum: application.momentum() > 0.0,
             deltas_are_counts: application.deltas_are_counts(),
@@ -69,6 +86,19 @@ impl Facts {
             has_members: may_change_members(plan),
         })
     }
+}
+
+/// The time of a clock in each data center, relative to one whose workers have factor 1: that of the last worker for which the
+/// clock waits.
+fn clock_factors(plan: &Plan) -> Vec<f64> {
+    let of_dc = |dc: DcId| {
+        let workers = plan.topology.dc(dc).workers;
+        let of_worker = |index| plan.compute.slowdown.of(WorkerId { dc, index });
+        let mut factors: Vec<f64> = (0..workers as u16).map(of_worker).collect();
+        factors.sort_by(f64::total_cmp);
+        factors[plan.local.quorum_of(workers) - 1]
+    };
+    plan.topology.dc_ids().map(of_dc).collect()
 }
 
 /// Whether data centers may join or leave.
@@ -174,9 +204,64 @@ fn add(deltas: &Deltas, scale: f32, model: &mut Model) {
 const CLOCKS: u64 = 10;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use gaia_config::{Override, RunFile};
     use gaia_core::types::{ModelLayout, TableDeltas, TableId, TableLayout};
+
+    const RUN: &str = r#"
+name = "small"
+app.kind = "perceptron"
+[topology]
+file = "three-regions"
+[sync.remote]
+model = "local-steps"
+[compute]
+examples_per_second = 1000.0
+[stop]
+clocks = 100
+"#;
+
+    /// A run of a perceptron over three regions of two workers each.
+    pub(crate) fn plan(settings: &[&str]) -> Plan {
+        let overrides: Vec<Override> =
+            settings.iter().map(|setting| Override::parse(setting).unwrap()).collect();
+        RunFile::from_text("small.toml", RUN, &overrides).unwrap().plan().unwrap()
+    }
+
+    /// The facts of such a run, of a small perceptron.
+    fn measured(settings: &[&str]) -> Facts {
+        let small = ["app.hidden=[4]", "app.data.synthetic={ examples = 600, features = 4 }"];
+        let plan = plan(&[small.as_slice(), settings].concat());
+        let application =
+            gaia_data::build(plan.app.as_ref(), &plan.topology.data_homes(), plan.seed).unwrap();
+        Facts::measure(&plan, &application).unwrap()
+    }
+
+    #[test]
+    fn a_data_center_is_as_slow_as_the_last_worker_for_which_its_clock_waits() {
+        let slow = "compute.slowdown={ virginia = [1.0, 4.0], tokyo = 2.0 }";
+        assert_eq!(clock_factors(&plan(&[])), [1.0, 1.0, 1.0]);
+        assert_eq!(clock_factors(&plan(&[slow])), [4.0, 1.0, 2.0]);
+        let quorum = "sync.local={ model = 'bsp', quorum = 0.5 }";
+        assert_eq!(clock_factors(&plan(&[slow, quorum])), [1.0, 1.0, 2.0]);
+        let stale = "sync.local={ model = 'ssp', staleness = 2 }";
+        assert_eq!(clock_factors(&plan(&[slow, stale])), [4.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn who_waits_for_all_has_the_slowest_clock_and_who_waits_for_nobody_the_mean_rate() {
+        let facts = measured(&["compute.slowdown.tokyo=4.0"]);
+        assert_eq!((facts.slowest, facts.pace), (4.0, 3.0 / 2.25));
+    }
+
+    /// An adaptive optimizer moves the weights of each input in coordinates of its own.
+    #[test]
+    fn rounds_have_the_format_that_the_model_allows() {
+        let format =
+            |optimizer: &str| measured(&[&format!("app.optimizer={optimizer}")]).round_format;
+        assert_eq!([format("sgd"), format("adagrad")], [ValueFormat::Int4, ValueFormat::Bf16]);
+    }
 
     /// The squares of a data center that trains alone would else be too small, and its steps too long.
     #[test]

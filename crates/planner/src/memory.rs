@@ -111,10 +111,14 @@ fn server_vectors(plan: &Plan, links: Links, momentum: f64) -> f64 {
                 let velocity = if config.outer == Outer::Nesterov { 1.0 } else { 0.0 };
                 // Parts that no total includes, here and at their homes.
                 let late = if config.has_quorum() { 2.0 } else { 0.0 };
+                // What sparse parts owe to later rounds.
+                let owed = if config.is_sparse() { 1.0 } else { 0.0 };
                 // Agreed values, own changes, factors, a part that leaves and totals that arrive.
                 4.0 + late
+                    + owed
                     + if mean { 1.0 } else { 0.0 }
-                    // Of the home block: the outer step, counts, and the parts of all.
+                    // Of the home block: the velocity, what steps owe to later ones, which is their rounding error at least,
+                    // counts, and the parts of all.
                     + (velocity + 2.0 + data_centers) / data_centers
             }
         }
@@ -138,3 +142,21 @@ const SELECTION: f64 = 1.5;
 
 /// Of a parameter in single precision.
 const BYTES: f64 = 4.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts;
+
+    #[test]
+    fn a_data_center_that_sends_sparse_parts_holds_what_it_owes() {
+        let vectors = |settings: &[&str]| {
+            let links = Links { cliques: 1.0, mirrors: 2.0 };
+            server_vectors(&facts::tests::plan(settings), links, 0.0)
+        };
+        let (density, totals) = ("sync.remote.density=0.1", "sync.remote.total_density=0.1");
+        assert_eq!(vectors(&[]), 7.0);
+        assert_eq!([vectors(&[density]), vectors(&[totals])], [8.0, 7.0]);
+        assert_eq!(vectors(&[density, totals]), 8.0);
+    }
+}

@@ -8,7 +8,7 @@ use tracing::subscriber::{NoSubscriber, with_default};
 
 use super::candidates::{Candidate, candidates};
 use super::choice::{Choosable, choose};
-use super::course::{Course, Crossing, near_the_best};
+use super::course::{Course, Crossing, HELD, near_the_best};
 use super::memory::Memory;
 use super::{ClockWork, PlannerError, Scaling};
 use gaia_config::{
@@ -16,9 +16,10 @@ use gaia_config::{
     FailuresConfig, ModelConfig, Plan, RunFile,
 };
 use gaia_core::application::Application;
-use gaia_core::coordinator::StopRules;
+use gaia_core::coordinator::{Held, StopRules};
+use gaia_core::types::ModelLayout;
 use gaia_driver::{Outcome, RunError, RunOptions, in_parallel, run_with};
-use gaia_report::plan::{PlanFile, PlanRow, TargetFrom, Verdict};
+use gaia_report::plan::{PlanFile, PlanRow, TargetFrom, Verdict, budget_text};
 use gaia_telemetry::{Progress, Summary, Unobserved};
 
 /// How candidates are simulated.
@@ -75,21 +76,22 @@ pub fn plan(
     on_step: impl Fn(&Step<'_>) + Sync,
 ) -> Result<PlanFile, PlannerError> {
     let own = file.plan()?;
-    let candidates = |parameters, clock| candidates(file, parameters, clock);
+    let candidates = |layout: &ModelLayout, clock: Duration| candidates(file, layout, clock);
     compare(&own, candidates, application, request, on_step)
 }
 
-/// As [`plan()`], for these candidates, which follow from the parameters of the model and the time of a clock within a
-/// data center.
+/// As [`plan()`], for these candidates, which follow from the layout of the model and the time of a clock within a data
+/// center.
 pub(crate) fn compare(
     own: &Plan,
-    candidates: impl FnOnce(usize, Duration) -> Result<Vec<Candidate>, ConfigError>,
+    candidates: impl FnOnce(&ModelLayout, Duration) -> Result<Vec<Candidate>, ConfigError>,
     application: &Arc<dyn Application>,
     request: &Request,
     on_step: impl Fn(&Step<'_>) + Sync,
 ) -> Result<PlanFile, PlannerError> {
     let work = ClockWork::measure(own, application.as_ref()).map_err(PlannerError::Iteration)?;
-    let parameters = application.layout().parameters();
+    let layout: &ModelLayout = application.layout();
+    let parameters = layout.parameters();
     let scaling = Scaling::of(own, &work);
     let local = scaling.communication_s(
         own.topology.data_centers[0].workers,
@@ -97,10 +99,11 @@ pub(crate) fn compare(
     );
     let clock = work.compute + Duration::from_secs_f64(local);
 
-    let candidates = candidates(parameters, clock)?;
+    let candidates = candidates(layout, clock)?;
     let given = request.target.or(own.stop.objective);
     let budget = own.stop.clocks.map_or(request.budget, |clocks| clocks.min(request.budget));
-    let all = vec![Some(Limit { clocks: budget, seconds: None }); candidates.len()];
+    let limit = Limit { clocks: budget, seconds: None, budget };
+    let all = vec![Some(limit); candidates.len()];
     let trials = simulate(&candidates, &all, application, request, given, &on_step)?;
     let mut trials: Vec<Trial> = trials.into_iter().flatten().collect();
 
@@ -112,10 +115,13 @@ pub(crate) fn compare(
             (near_the_best(&sound(&trials), untrained), TargetFrom::BestCandidate)
         }
     };
-    let held = target_from == TargetFrom::BestCandidate;
+    let held = match target_from {
+        TargetFrom::BestCandidate => HELD,
+        TargetFrom::Flag | TargetFrom::RunFile => own.stop.held,
+    };
 
     let most = own.stop.clocks.unwrap_or(u64::MAX).min(LONGER * budget);
-    let longer = longer(&trials, (target, held), most);
+    let longer = longer(&trials, (target, held), Limit { clocks: most, ..limit });
     let again = simulate(&candidates, &longer, application, request, given, &on_step)?;
     for (trial, longer) in trials.iter_mut().zip(again) {
         if let Some(longer) = longer {
@@ -136,7 +142,7 @@ pub(crate) fn compare(
     let tomls: Vec<String> = candidates.iter().map(block).collect();
     let choosable: Vec<Choosable<'_>> =
         rows.iter().zip(&tomls).map(|(row, toml)| Choosable { row, toml }).collect();
-    let choice = choose(&choosable, budget);
+    let choice = choose(&choosable, &budget_text(budget, own.stop.seconds));
 
     Ok(PlanFile {
         name: own.name.clone(),
@@ -150,6 +156,7 @@ pub(crate) fn compare(
         changed_share: work.changed_share(parameters),
         compute_s: work.compute.as_secs_f64(),
         budget_clocks: budget,
+        budget_s: own.stop.seconds,
         target_objective: target,
         target_from,
         choice,
@@ -162,12 +169,15 @@ pub(crate) fn compare(
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Limit {
     clocks: u64,
+    /// The seconds of this simulation, of which the run's own rules may allow fewer.
     seconds: Option<f64>,
+    /// The clocks of the first simulations, which say how often all are evaluated: a target is not found later in a longer one.
+    budget: u64,
 }
 
 /// The longer simulations of candidates that were not at the target when the first of all was: their clocks are short,
-/// and equal clocks are less time for them. `most` is the most clocks of any.
-fn longer(trials: &[Trial], (target, held): (f64, bool), most: u64) -> Vec<Option<Limit>> {
+/// and equal clocks are less time for them. `most` is the limit of all.
+fn longer(trials: &[Trial], (target, held): (f64, Held), most: Limit) -> Vec<Option<Limit>> {
     let crossing = |trial: &Trial| match trial {
         Trial::Ended { progress, .. } => Course(progress).crossing(target, held),
         Trial::Impossible | Trial::Diverged => None,
@@ -180,9 +190,9 @@ fn longer(trials: &[Trial], (target, held): (f64, bool), most: u64) -> Vec<Optio
             let is_short = crossing(trial).is_none()
                 && summary.diverged.is_none()
                 && summary.time_s < first
-                && summary.clocks < most;
-            let seconds = first.is_finite().then_some(first);
-            (is_short && first.is_finite()).then_some(Limit { clocks: most, seconds })
+                && summary.clocks < most.clocks;
+            let longer = Limit { seconds: Some(first), ..most };
+            (is_short && first.is_finite()).then_some(longer)
         }
         Trial::Impossible | Trial::Diverged => None,
     };
@@ -248,7 +258,7 @@ fn simulate(
     })
 }
 
-/// The run in virtual time, until the target or the limit.
+/// The run in virtual time, until the target, the limit or the last of the seconds that the run itself may take.
 fn simulated(plan: &Plan, limit: Limit, target: Option<f64>) -> Plan {
     let mut plan = plan.clone();
     plan.driver = DriverKind::Simulated;
@@ -256,10 +266,15 @@ fn simulated(plan: &Plan, limit: Limit, target: Option<f64>) -> Plan {
     if plan.compute.model == ComputeModel::Measured {
         plan.compute = ComputeConfig { model: ComputeModel::Cost, ..plan.compute };
     }
-    let Limit { clocks, seconds } = limit;
-    plan.stop =
-        StopRules { objective: target, clocks: Some(clocks), seconds, ..StopRules::default() };
-    plan.evaluate.every = plan.evaluate.every.min((clocks / EVALUATIONS_MIN).max(1));
+    let Limit { clocks, seconds, budget } = limit;
+    plan.stop = StopRules {
+        objective: target,
+        held: plan.stop.held,
+        clocks: Some(clocks),
+        seconds: [plan.stop.seconds, seconds].into_iter().flatten().reduce(f64::min),
+        ..StopRules::default()
+    };
+    plan.evaluate.every = plan.evaluate.every.min((budget / EVALUATIONS_MIN).max(1));
     plan.model = ModelConfig { init: plan.model.init, ..ModelConfig::default() };
     (plan.checkpoint, plan.failures) = (CheckpointConfig::default(), FailuresConfig::default());
     plan
@@ -289,7 +304,7 @@ fn untrained(own: &Plan, application: &dyn Application) -> Option<f64> {
 fn row(
     candidate: &Candidate,
     trial: &Trial,
-    (target, held): (f64, bool),
+    (target, held): (f64, Held),
     memory_bytes: u64,
     own: &Plan,
 ) -> PlanRow {
@@ -359,7 +374,42 @@ fn block(candidate: &Candidate) -> String {
     }
 }
 
-/// Each simulation is evaluated at least about this often.
+/// Each simulation is evaluated at least about this often in the clocks of the first ones.
 const EVALUATIONS_MIN: u64 = 10;
 /// A candidate whose clocks are short is simulated for at most so many times the clocks of the others.
 const LONGER: u64 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts;
+
+    const SHORT: Limit = Limit { clocks: 40, seconds: None, budget: 40 };
+
+    #[test]
+    fn a_simulation_ends_by_the_rules_of_the_run_that_it_stands_for() {
+        let stop = "stop={ objective = 0.5, held = 4, seconds = 60.0, clocks = 1000 }";
+        let plan = facts::tests::plan(&[stop]);
+        let stop = |seconds| simulated(&plan, Limit { seconds, ..SHORT }, Some(0.5)).stop;
+        let expected = StopRules {
+            objective: Some(0.5),
+            held: Held(4),
+            clocks: Some(40),
+            seconds: Some(60.0),
+            change: None,
+        };
+        assert_eq!(stop(None), expected);
+        assert_eq!(stop(Some(90.0)), expected);
+        assert_eq!(stop(Some(30.0)), StopRules { seconds: Some(30.0), ..expected });
+        let free = Plan { stop: StopRules::default(), ..plan.clone() };
+        let limit = Limit { seconds: Some(30.0), ..SHORT };
+        assert_eq!(simulated(&free, limit, None).stop.seconds, Some(30.0));
+    }
+
+    #[test]
+    fn a_longer_simulation_is_evaluated_as_often_as_a_short_one() {
+        let plan = facts::tests::plan(&["evaluate.every=100"]);
+        let every = |clocks| simulated(&plan, Limit { clocks, ..SHORT }, None).evaluate.every;
+        assert_eq!([every(40), every(200)], [4, 4]);
+    }
+}

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Brake, ExchangeKind, Overlap, OverlayKind, RemoteSync};
+use super::{Brake, ExchangeKind, OverlayKind, RemoteSync};
 
 /// Where a remote model stands on each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,10 +99,9 @@ impl Axes {
                 (Optimisation::Decentralised, scheduling, communication)
             }
             RemoteSync::LocalSteps(local_steps) => {
-                let scheduling = match local_steps.overlap {
-                    Overlap::Clocks(0) if !local_steps.has_quorum() => Scheduling::Synchronous,
-                    Overlap::Clocks(_) | Overlap::Auto => Scheduling::Bounded,
-                };
+                let waits_for_all = local_steps.most_overlap() == 0 && !local_steps.has_quorum();
+                let scheduling =
+                    if waits_for_all { Scheduling::Synchronous } else { Scheduling::Bounded };
                 (Optimisation::Decentralised, scheduling, Communication::Homes)
             }
         };
@@ -150,5 +149,24 @@ impl Communication {
             Self::Mesh => "mesh",
             Self::Hubs => "hubs",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::{LocalStepsConfig, Overlap};
+
+    #[test]
+    fn rounds_are_synchronous_where_training_never_goes_on_during_one() {
+        let scheduling = |steps, overlap, quorum| {
+            let config = LocalStepsConfig { steps, overlap, quorum, ..LocalStepsConfig::default() };
+            Axes::of(&RemoteSync::LocalSteps(config)).scheduling
+        };
+        assert_eq!(scheduling(5, Overlap::Clocks(0), 1.0), Scheduling::Synchronous);
+        assert_eq!(scheduling(1, Overlap::Auto, 1.0), Scheduling::Synchronous);
+        assert_eq!(scheduling(2, Overlap::Auto, 1.0), Scheduling::Bounded);
+        assert_eq!(scheduling(5, Overlap::Clocks(1), 1.0), Scheduling::Bounded);
+        assert_eq!(scheduling(1, Overlap::Auto, 0.75), Scheduling::Bounded);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{BlockShares, GuardConfig, Overlap, ValueFormat, quorum_of};
-use crate::types::DurationSetting;
+use crate::types::{DurationSetting, ModelLayout};
 
 /// The settings of remote local steps. Data centers train on their own copies and combine their changes periodically.
 ///
@@ -110,6 +110,17 @@ impl LocalStepsConfig {
         }
     }
 
+    /// The format of the changes of this model on the WAN. Where rows have different scales, values that share one would
+    /// round the weight of a feature in thousandths to nothing beside that of one in thousands: such a model has
+    /// [`ValueFormat::Bf16`] instead.
+    pub fn values_for(&self, model: &ModelLayout) -> ValueFormat {
+        if self.values.shares_scales() && model.has_unlike_rows() {
+            ValueFormat::Bf16
+        } else {
+            self.values
+        }
+    }
+
     /// Whether a data center sends a part of what it owes in a round.
     pub fn is_sparse(&self) -> bool {
         self.density < 1.0
@@ -135,5 +146,27 @@ impl LocalStepsConfig {
         self.combine == Combine::Sum
             && self.outer == Outer::Plain
             && self.outer_learning_rate == 1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{TableId, TableLayout};
+
+    #[test]
+    fn rows_of_different_scales_share_none() {
+        let of = |values, model: &ModelLayout| {
+            LocalStepsConfig { values, ..LocalStepsConfig::default() }.values_for(model)
+        };
+        let table = TableLayout { name: "weights".into(), rows: 2, width: 1 };
+        let alike = ModelLayout::new(vec![table]);
+        let unlike = alike.clone().with_unlike_rows([TableId(0)]);
+        for values in ValueFormat::ALL {
+            assert_eq!(of(values, &alike), values);
+        }
+        let of_unlike = ValueFormat::ALL.map(|values| of(values, &unlike));
+        let [exact, bf16] = [ValueFormat::F32, ValueFormat::Bf16];
+        assert_eq!(of_unlike, [exact, bf16, bf16, bf16, bf16]);
     }
 }

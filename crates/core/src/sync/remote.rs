@@ -53,6 +53,9 @@ impl RemoteSync {
     }
 
     /// The most clocks from an update until all data centers read it. `None` where the settings set no bound.
+    ///
+    /// Of local steps it bounds what a round includes. Parts that a quorum did not wait for come later, and so do changes that
+    /// sparse rounds owe, some of them with the drain alone.
     pub fn delay_max(&self) -> Option<u64> {
         match self {
             Self::Bsp(_) => Some(1),

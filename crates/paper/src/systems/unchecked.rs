@@ -22,7 +22,7 @@ const UNCHECKED: [(&str, &str, &str); 8] = [
     (
         "DistBelief",
         "Adagrad makes asynchronous training robust (slide 17).",
-        "parameter servers have no adaptive learning rates.",
+        "the claim is about one speech model on thousands of cores; AdaGrad is there, but each network of this evaluation trains with SGD.",
     ),
     (
         "DistBelief",

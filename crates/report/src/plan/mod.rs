@@ -7,7 +7,7 @@ mod records;
 mod terminal;
 
 pub use records::{Choice, PlanFile, PlanRow, ScalingRow, ScalingTable, TargetFrom, Verdict};
-pub use terminal::{plan_block, scaling_block};
+pub use terminal::{budget_text, plan_block, scaling_block};
 
 /// The name of the file of records in a directory.
 pub const FILE: &str = "plan.json";

@@ -29,9 +29,12 @@ pub struct PlanFile {
     pub changed_share: f64,
     /// Seconds that a worker computes in a clock.
     pub compute_s: f64,
-    /// The clocks for which each candidate was simulated, unless it reached the target before.
+    /// The clocks for which each candidate was simulated, unless it reached the target or the end of its seconds before.
     pub budget_clocks: u64,
-    /// The objective that all candidates are compared at.
+    /// The driver seconds for which each candidate was simulated at most: `stop.seconds` of the run file. `None` without.
+    pub budget_s: Option<f64>,
+    /// The objective that all candidates are compared at. Not a number (`null`) where no candidate trained.
+    #[serde(with = "finite_or_null")]
     pub target_objective: f64,
     /// Where the target comes from.
     pub target_from: TargetFrom,

@@ -26,7 +26,7 @@ pub fn plan_block(plan: &PlanFile, paint: Paint) -> String {
             plan.choice.as_ref().is_some_and(|choice| choice.candidate == row.candidate);
         line(&mut block, &if is_chosen { paint.bold(&text) } else { text });
     }
-    for text in notes(plan) {
+    for text in notes(plan).iter().flat_map(|note| wrapped(note, WIDTH)) {
         line(&mut block, &paint.dim(&text));
     }
 
@@ -94,13 +94,24 @@ pub fn scaling_block(scaling: &ScalingTable, paint: Paint) -> String {
     block
 }
 
+/// What each candidate is simulated for at most.
+pub fn budget_text(clocks: u64, seconds: Option<f64>) -> String {
+    match seconds {
+        Some(seconds) => format!("{clocks} clocks or {}", numbers::seconds(seconds)),
+        None => format!("{clocks} clocks"),
+    }
+}
+
 fn target(plan: &PlanFile) -> String {
+    if plan.target_objective.is_nan() {
+        return "No candidate has trained, so there is no target. Simulated, virtual time.".into();
+    }
     let from = match plan.target_from {
         TargetFrom::Flag => "from --target".to_owned(),
         TargetFrom::RunFile => "stop.objective of the run file".to_owned(),
         TargetFrom::BestCandidate => format!(
-            "near what the best candidate holds after {} clocks; it counts once the mean of three evaluations is there",
-            plan.budget_clocks
+            "near what the best candidate holds after {}; it counts once the mean of three evaluations is there",
+            budget_text(plan.budget_clocks, plan.budget_s)
         ),
     };
     format!(
@@ -156,20 +167,18 @@ fn time(row: &PlanRow, about: &str, budget: u64) -> String {
 /// What the marks of the table mean, as far as they are in it.
 fn notes(plan: &PlanFile) -> Vec<String> {
     let has = |verdict: &Verdict| plan.rows.iter().any(|row| row.verdict == *verdict);
-    let budget = plan.budget_clocks;
+    let clocks = plan.budget_clocks;
+    let budget = budget_text(clocks, plan.budget_s);
     let mut notes = Vec::new();
     if plan.rows.iter().any(|row| row.is_own) {
         notes.push("*: as the run file has it".to_owned());
     }
     if has(&Verdict::Extrapolated) {
-        notes.push(format!(
-            "≈: not within {budget} clocks; extrapolated from the course of the objective"
-        ));
+        notes
+            .push(format!("≈: not within {budget}; extrapolated from the course of the objective"));
     }
     if has(&Verdict::NotReached) {
-        notes.push(format!(
-            "not in {budget}: not within {budget} clocks, and no course that leads there"
-        ));
+        notes.push(format!("not in {clocks}: not within {budget}, and no course that leads there"));
     }
     for row in &plan.rows {
         if let Verdict::Impossible(reason) = &row.verdict {
@@ -177,4 +186,69 @@ fn notes(plan: &PlanFile) -> Vec<String> {
         }
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::to_json;
+
+    /// A plan of which no candidate has trained.
+    fn untrained() -> PlanFile {
+        PlanFile {
+            name: "run".into(),
+            app: "perceptron".into(),
+            wan: "three-regions".into(),
+            seed: 1,
+            version: "0".into(),
+            data_centers: 3,
+            workers: 6,
+            parameters: 10,
+            changed_share: 1.0,
+            compute_s: 0.1,
+            budget_clocks: 200,
+            budget_s: None,
+            target_objective: f64::NAN,
+            target_from: TargetFrom::BestCandidate,
+            rows: Vec::new(),
+            choice: None,
+            scaling: ScalingTable {
+                compute_s: 0.1,
+                model_bytes: 40,
+                read_bytes: 40,
+                sent_bytes: 40,
+                lan_bits_per_second: 1e9,
+                servers: 1,
+                network_bound_beyond: None,
+                rows: Vec::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn where_no_candidate_has_trained_a_plan_has_no_target() {
+        let plan = untrained();
+        let shown = plan_block(&plan, Paint::Plain);
+        assert!(
+            shown.contains("so there is no target") && !shown.contains("not finite"),
+            "{shown}"
+        );
+
+        let text = to_json(&plan);
+        assert!(text.contains("\"target_objective\": null"), "{text}");
+        let read: PlanFile = serde_json::from_str(&text).unwrap();
+        assert!(read.target_objective.is_nan());
+        assert_eq!(
+            PlanFile { target_objective: 0.0, ..read },
+            PlanFile { target_objective: 0.0, ..plan }
+        );
+    }
+
+    #[test]
+    fn the_seconds_of_a_run_are_said_beside_the_clocks() {
+        let with = |budget_s| PlanFile { target_objective: 0.5, budget_s, ..untrained() };
+        let said = [None, Some(45.0)].map(|seconds| target(&with(seconds)));
+        assert!(said[0].contains("holds after 200 clocks; it counts"), "{}", said[0]);
+        assert!(said[1].contains("holds after 200 clocks or 45.0 s; it counts"), "{}", said[1]);
+    }
 }

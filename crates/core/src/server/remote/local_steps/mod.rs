@@ -118,13 +118,7 @@ impl LocalSteps {
         store: &ShardStore,
     ) -> Self {
         let parameters = store.values().len();
-        let values = match local_steps.values {
-            // Beside the weight of a feature in thousandths that of one in thousands is rounded to nothing.
-            values if values.shares_scales() && config.layout.model().has_unlike_rows() => {
-                ValueFormat::Bf16
-            }
-            values => values,
-        };
+        let values = local_steps.values_for(config.layout.model());
         let local_steps = &LocalStepsConfig { values, ..local_steps.clone() };
         let data_centers = config.links.len() + 1;
         // A single data center has no rounds.

@@ -17,7 +17,8 @@ use crate::types::Instant;
 #[derive(Debug)]
 pub(super) struct Pace {
     configured: Overlap,
-    /// Whether steps show what this data center has done alone. Sparse ones do not.
+    /// Whether steps show what this data center has done alone. Sparse ones do not: they leave a part of what all have done to
+    /// later rounds, and beside so short a step every correction is long.
     shows_correction: bool,
     measured: Measured,
     /// The overlap of the round in progress, by fragment.
@@ -48,7 +49,7 @@ impl Pace {
         };
         Self {
             configured: config.overlap,
-            shows_correction: !config.is_sparse(),
+            shows_correction: !config.has_sparse_totals(),
             measured: Measured {
                 begun: vec![None; fragments],
                 squares: vec![[0.0; 2]; fragments],
@@ -209,7 +210,9 @@ mod tests {
     fn clocks_of_skewed_data_overlap_only_where_waiting_takes_most_of_the_time() {
         let dense = LocalStepsConfig { density: 1.0, ..LocalStepsConfig::default() };
         let sparse = LocalStepsConfig { density: 0.1, ..LocalStepsConfig::default() };
-        for (correction, config) in [(8.0, &dense), (8.0, &sparse), (1.0, &sparse)] {
+        let totals = LocalStepsConfig { total_density: 0.1, ..LocalStepsConfig::default() };
+        let cases = [(8.0, &dense), (8.0, &sparse), (1.0, &sparse), (8.0, &totals), (1.0, &totals)];
+        for (correction, config) in cases {
             let of = |round| overlap(100, round, correction, config);
             assert_eq!([of(20), of(250), of(1_000), of(1_001)], [0, 0, 0, 4]);
         }

@@ -16,11 +16,24 @@ Which run it is decides how the script is started, never the script. ``python tr
 ``GAIA_RUN=run.toml GAIA_DC=tokyo python train.py`` is one worker of a real run.
 """
 
+from gaia._arrays import ArraysRun
 from gaia._gaia import VERSION as __version__
 from gaia._errors import GaiaError, RunStopped
 from gaia._join import join
 from gaia._place import rank, size
-from gaia._run import Run
+from gaia._run import Batches, Run
 from gaia._simulate import Result, simulate
 
-__all__ = ["GaiaError", "Result", "Run", "RunStopped", "__version__", "join", "rank", "simulate", "size"]
+__all__ = [
+    "ArraysRun",
+    "Batches",
+    "GaiaError",
+    "Result",
+    "Run",
+    "RunStopped",
+    "__version__",
+    "join",
+    "rank",
+    "simulate",
+    "size",
+]

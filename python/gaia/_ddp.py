@@ -34,7 +34,7 @@ class DdpRun(Run):
         super().__init__(parameters, worker, evaluate, steps_per_clock, sharded)
         self._device = device_of_group(parameters.subject().parameters())
 
-    def _begin(self, metric: str, higher_is_better: bool, momentum: float, average: bool) -> None:
+    def _begin(self, metric: str | None, higher_is_better: bool, momentum: float, average: bool) -> None:
         self._as_one(lambda: super(DdpRun, self)._begin(metric, higher_is_better, momentum, average))
         if self._worker is None:
             # The first process ends the run when its script ends, and tells the others.

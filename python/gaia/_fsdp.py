@@ -24,8 +24,14 @@ from gaia._united import device_of_group, united
 class Sharded(Parameters):
     """The rows of a module's tensors that this process holds, and all of its statistics."""
 
-    def __init__(self, model: torch.nn.Module, parameters: Sequence[tuple[str, Any]], statistics: Sequence[tuple[str, Any]]) -> None:
-        self._model = model
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        parameters: Sequence[tuple[str, Any]],
+        statistics: Sequence[tuple[str, Any]],
+        subject: torch.nn.Module,
+    ) -> None:
+        self._model, self._subject = model, subject
         self._shard_again()
         self._found = [*parameters, *statistics]
         self.tensors = [(name, tuple(one.shape)) for name, one in self._found]
@@ -63,10 +69,10 @@ class Sharded(Parameters):
                 )
 
     def subject(self) -> torch.nn.Module:
-        return self._model
+        return self._subject
 
     def evaluating(self) -> Callable[[], None]:
-        return restoring_modes(self._model)
+        return restoring_modes(self._subject)
 
     def _shard_again(self) -> None:
         """Drops what an evaluation has gathered: later steps would go on with it."""

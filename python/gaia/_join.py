@@ -24,7 +24,7 @@ def join(
     *,
     evaluate: Evaluate,
     steps_per_clock: int = 1,
-    metric: str = "loss",
+    metric: str | None = None,
     higher_is_better: bool = False,
     average: bool = True,
     sharded: bool = False,
@@ -37,7 +37,7 @@ def join(
     *,
     evaluate: Evaluate,
     steps_per_clock: int = 1,
-    metric: str = "loss",
+    metric: str | None = None,
     higher_is_better: bool = False,
     average: bool = True,
 ) -> ArraysRun: ...
@@ -47,7 +47,7 @@ def join(
     *,
     evaluate: Evaluate,
     steps_per_clock: int = 1,
-    metric: str = "loss",
+    metric: str | None = None,
     higher_is_better: bool = False,
     average: bool = True,
     sharded: bool = False,
@@ -61,12 +61,14 @@ def join(
 
     Args:
         model: A ``torch.nn.Module``, or arrays: a dict, list or tuple of NumPy or JAX arrays of floating-point numbers, nested
-            as you like. Parameters that need no gradient and tensors of whole numbers stay as they are.
+            as you like. Parameters that need no gradient and tensors of whole numbers stay as they are. What ``torch.compile``
+            returns joins with the names of the module that it has compiled.
         optimizer: The optimizer of a module. After each of its steps the run goes on. Its state stays in this worker.
         evaluate: Called with the model, and returns what it is worth on this worker's held-out data: the loss, or
             ``(loss, metric)``, or ``(loss, metric, examples)`` where workers have held out different numbers of examples.
         steps_per_clock: Steps between two exchanges with other workers, at least 1.
-        metric: The name of the metric in reports.
+        metric: The name of the metric in reports and in ``run.metrics``, such as ``"accuracy"``. Left out, reports call it
+            ``loss``, and a second number of ``evaluate`` is ``run.metrics["metric"]``.
         higher_is_better: Whether a higher metric is better, as of an accuracy.
         average: Whether changes of workers are averaged: a clock of BSP is then a step on the examples of all workers. Without
             it they are added.
@@ -81,6 +83,8 @@ def join(
     """
     if steps_per_clock < 1:
         raise GaiaError(f"steps_per_clock is {steps_per_clock}, expected at least 1", 2)
+    if metric == "clock":
+        raise GaiaError('metric is "clock", which is the name of the clock in run.metrics, expected another name', 2)
     if not callable(evaluate):
         raise GaiaError("evaluate is not a function, expected one that takes the model and returns its loss", 2)
     if imports_script():
@@ -88,9 +92,9 @@ def join(
     torch = sys.modules.get("torch")
     is_module = torch is not None and isinstance(model, torch.nn.Module)
     if is_module:
-        from gaia._torch import check_sharding, join_module
+        from gaia._torch import check_sharding, join_module, original
 
-        check_sharding(model, sharded)
+        check_sharding(original(model), sharded)
     own = _worker()
     if own is not None and own.run is not None:
         raise GaiaError("gaia.join(...) was called before, expected one call in a script", 2)

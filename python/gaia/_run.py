@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -156,8 +157,12 @@ class Run:
         #: Whether the latest exchange has given the script other values.
         self._has_loaded = False
         self._learning_rate = LearningRate()
-        #: The latest evaluation by this worker: its clock, the loss and the metric. Empty before the first.
         self.metrics: dict[str, float] = {}
+        """The latest evaluation by this worker: the ``clock`` after which it was, the ``loss``, and the metric by its name, which
+        is ``metric`` where :func:`gaia.join` was given none. The numbers are as ``evaluate`` returns them. Empty before the first
+        evaluation, in a script that trains alone, and in all but the first process of DDP. Each evaluation makes a new dict."""
+        #: The name of the metric, if the script has given one.
+        self._metric: str | None = None
         self.clock: int = 0
         """The clocks that this worker has finished. A worker that takes up the work of an earlier process begins there."""
 
@@ -290,7 +295,7 @@ class Run:
         if self._parameters.writes:
             _gaia.write_tensors(path, self._parameters.tensors, self._parameters.values)
 
-    def _begin(self, metric: str, higher_is_better: bool, momentum: float, average: bool) -> None:
+    def _begin(self, metric: str | None, higher_is_better: bool, momentum: float, average: bool) -> None:
         """Declares the tensors to the run, and takes the values of the first clock."""
         if self._worker is None:
             return
@@ -300,7 +305,7 @@ class Run:
             parameters.statistics,
             parameters.values,
             parameters.rounded,
-            metric,
+            DEFAULT_METRIC if metric is None else metric,
             higher_is_better,
             momentum,
             average,
@@ -420,9 +425,38 @@ class Run:
             restore()
             streams.resume()
         loss, metric, weight = _judged(found)
-        self.metrics = {"clock": self.clock, "loss": loss, self._metric: metric}
-        worker.exchange.evaluated(loss, metric, weight)
+        self.metrics = {"clock": self.clock, "loss": loss}
+        if self._metric is not None or metric is not None:
+            self.metrics[self._name_of_metric(metric is not None)] = loss if metric is None else metric
+        worker.exchange.evaluated(loss, loss if metric is None else metric, weight)
 
+    def _name_of_metric(self, is_second: bool) -> str:
+        """The name of the metric in ``metrics``, where it may be a second number beside the loss.
+
+        Raises:
+            GaiaError: It would take the place of the loss.
+        """
+        if self._metric is None:
+            warnings.warn(
+                f'evaluate(model) has returned a second number, which has no name: it is run.metrics["{UNNAMED_METRIC}"], and '
+                f'reports call it {DEFAULT_METRIC}, expected a name: gaia.join(..., metric="accuracy")',
+                stacklevel=2,
+            )
+            return UNNAMED_METRIC
+        if is_second and self._metric == "loss":
+            raise GaiaError(
+                'evaluate(model) has returned a second number, and metric="loss" names it as the loss, expected another name: '
+                'gaia.join(..., metric="accuracy")',
+                2,
+            )
+        return self._metric
+
+
+#: What reports call the metric of a script that names none. Mostly it is the loss alone.
+DEFAULT_METRIC = "loss"
+
+#: What ``metrics`` calls a second number of an evaluation, where the script has no name for it.
+UNNAMED_METRIC = "metric"
 
 STOPPED = "the run has ended without this script: another node has failed, or was killed"
 
@@ -446,13 +480,13 @@ def wait(worker: Worker, only: str | None = None, stop: bool = False) -> Asked:
         worker.turn.take()
 
 
-def _judged(found: float | Sequence[float]) -> tuple[float, float, float]:
-    """The loss, the metric and the weight of an evaluation."""
+def _judged(found: float | Sequence[float]) -> tuple[float, float | None, float]:
+    """The loss, the metric and the weight of an evaluation. The metric is ``None`` where it is the loss."""
     values = [float(one) for one in found] if isinstance(found, (tuple, list)) else [float(found)]  # type: ignore[arg-type]
     if not 1 <= len(values) <= 3:
         raise GaiaError(f"evaluate(model) has returned {len(values)} values, expected loss, (loss, metric) or (loss, metric, examples)", 2)
     loss = values[0]
-    metric = values[1] if len(values) > 1 else loss
+    metric = values[1] if len(values) > 1 else None
     weight = values[2] if len(values) > 2 else 1.0
     if not (math.isfinite(weight) and weight >= 0):
         raise GaiaError(f"evaluate(model) has returned {weight} examples, expected a number from 0", 2)

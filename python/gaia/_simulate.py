@@ -17,6 +17,7 @@ from gaia._log import flush, follow
 from gaia._program import PROGRAM
 from gaia._scripts import Scripts
 from gaia._shown import NotebookLine, in_notebook
+from gaia._toml import flag_values
 
 #: What is run where no run file is named: ASP over three regions of EC2.
 DEFAULT_RUN = """
@@ -30,7 +31,14 @@ stop.clocks = 100
 
 
 class Result(dict[str, Any]):
-    """The summary of a run, as ``summary.json`` has it. A notebook shows its report."""
+    """The summary of a run, as ``summary.json`` has it. A notebook shows its report.
+
+    A name whose figure has a unit ends in it: ``time_s`` are seconds of the driver from the start to the end of training, which
+    are virtual in simulation, ``wan_bytes`` are bytes that have entered links between data centers, and ``wan_cost_usd`` US
+    dollars for them. ``clocks`` is the number of clocks that every data center has finished. ``objective`` is the loss and
+    ``metric["value"]`` the metric called ``metric["name"]``, of the final model and in the units of ``evaluate``; ``None`` is a
+    number that is not finite. ``copies_equal`` is whether all data centers have ended with the same values.
+    """
 
     def __init__(self, summary: Mapping[str, Any], directory: Path) -> None:
         super().__init__(summary)
@@ -39,7 +47,15 @@ class Result(dict[str, Any]):
 
     @property
     def progress(self) -> list[dict[str, Any]]:
-        """All evaluations, in order."""
+        """All evaluations, in order, as the lines of ``progress.jsonl`` have them.
+
+        Each has ``time_s``, seconds of the driver since the start; ``clock``, that of the slowest data center; ``objective``,
+        the loss, and ``metric``, both in the units of ``evaluate``, where ``None`` is a number that is not finite; and
+        ``wan_bytes``, the bytes that have entered links between data centers so far. ``data_centers`` has for each of them its
+        ``name``, ``clock``, ``objective`` and ``metric``, the bytes that it has sent to others so far, in all
+        (``wan_sent_bytes``) and by the data center at the other end (``sent_bytes``), and ``blocked_s``, the seconds that its
+        workers were held back so far, added up.
+        """
         return [json.loads(line) for line in (self.directory / "progress.jsonl").read_text().splitlines()]
 
     def _repr_html_(self) -> str:
@@ -61,7 +77,9 @@ def simulate(
     Args:
         main: What a script does: it builds a model, calls :func:`gaia.join` and trains.
         run: The run file. By default ASP over three regions, 100 clocks.
-        set: Settings that replace those of the run file, such as ``{"stop.clocks": 20, "sync.remote.model": "bsp"}``.
+        set: Settings that replace those of the run file, such as ``{"stop.clocks": 20, "sync.remote.model": "bsp"}``. Values are
+            text, as after ``--set`` on the command line, numbers, booleans, paths, and lists and dicts of such: a dict takes the
+            place of a whole table. Relative paths are relative to the working directory.
         out: The directory of the run. By default a new temporary one, which is kept.
         driver: ``simulated``: in virtual time, and the same run gives the same figures. ``emulated``: over QUIC, in real time.
         quiet: Whether no progress is shown. A notebook shows one line that changes in place. Elsewhere progress goes to standard
@@ -72,15 +90,15 @@ def simulate(
         KeyboardInterrupt: The run was interrupted, and has ended in order: its directory has the model so far. A second
             interrupt does not wait for it.
     """
+    settings = {"app.kind": "external", **flag_values(set or {})}
     directory = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="gaia-")) / "run"
     if run is None:
         directory.parent.mkdir(parents=True, exist_ok=True)
         run = directory.parent / f"{directory.name}.toml"
         run.write_text(DEFAULT_RUN.lstrip())
-    settings = {"app.kind": "external", **(set or {})}
     arguments = ["gaia", "train", str(run), "--driver", driver, "--out", str(directory)]
     for key, value in settings.items():
-        arguments += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+        arguments += ["--set", f"{key}={value}"]
     line = NotebookLine(directory) if not quiet and in_notebook() else None
     if quiet or line is not None:
         arguments.append("--quiet")

@@ -9,6 +9,7 @@ import torch
 
 from gaia._errors import GaiaError
 from gaia._inside import inside
+from gaia._optimizers import steps_under_way
 from gaia._place import Worker, named
 from gaia._run import Evaluate, Parameters, Run
 from gaia._sparse import SparseTable, evaluated_rows
@@ -23,7 +24,7 @@ def join_module(
     worker: Worker | None,
     evaluate: Evaluate,
     steps_per_clock: int,
-    metric: str,
+    metric: str | None,
     higher_is_better: bool,
     average: bool,
     sharded: bool,
@@ -32,6 +33,7 @@ def join_module(
     """Joins a run with a module and its optimizer."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise GaiaError("join(model, ...) without an optimizer, expected join(model, optimizer, evaluate=...)", 2)
+    subject, model = model, original(model)
     _, processes = inside()
     tables = _tables(model)
     evaluated = evaluated_rows(evaluate_rows, [name for name, _ in tables])
@@ -45,14 +47,15 @@ def join_module(
     if _is_sharded(model) and worker is not None:
         from gaia._fsdp import FsdpRun, Sharded
 
-        run: Run = FsdpRun(Sharded(model, _parameters(model), _statistics(model)), worker, evaluate, steps_per_clock)
+        share = Sharded(model, _parameters(model), _statistics(model), subject)
+        run: Run = FsdpRun(share, worker, evaluate, steps_per_clock)
     elif processes > 1 and named() is not None:
         from gaia._ddp import DdpRun
 
-        run = DdpRun(Module(model), worker, evaluate, steps_per_clock, sharded)
+        run = DdpRun(Module(model, subject=subject), worker, evaluate, steps_per_clock, sharded)
     else:
         # What `save` writes is collected then: alone, nothing of the model is touched.
-        parameters = Unjoined(model) if worker is None else Module(model, _sparse(tables, evaluated))
+        parameters = Unjoined(model) if worker is None else Module(model, _sparse(tables, evaluated), subject)
         run = Run(parameters, worker, evaluate, steps_per_clock, sharded)
     trained = None
     if worker is not None or named() is not None:
@@ -61,6 +64,9 @@ def join_module(
     run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
 
     def stepped(*_: Any) -> None:
+        # Of a step that calls the one of the class that it extends, the end of that one is not the end.
+        if sum(one is optimizer for one in steps_under_way()) > 1:
+            return
         if trained is not None and not run._over:
             trained.check()
         run._stepped(rate=_rate(optimizer, run._ends_clock))
@@ -118,6 +124,26 @@ def check_sharding(model: torch.nn.Module, sharded: bool) -> None:
             "run file, and no GAIA_INDEX",
             2,
         )
+
+
+def original(model: torch.nn.Module) -> torch.nn.Module:
+    """The module that ``torch.compile`` has compiled: it has the names of the script. Others are what they are.
+
+    Raises:
+        GaiaError: It is, or has in it, one of DDP or ``DataParallel``.
+    """
+    if isinstance(inner := getattr(model, "_orig_mod", None), torch.nn.Module):
+        model = inner
+    for name, one in model.named_modules():
+        if isinstance(one, (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)):
+            kind, where = type(one).__name__, f"{name} of the module" if name else "the module"
+            raise GaiaError(
+                f"{where} is a {kind}, which renames the tensors inside and computes on several devices also where one process "
+                "evaluates, expected to join before it is wrapped: run = gaia.join(net, optimizer, ...) and then "
+                f"model = {kind}(net)",
+                2,
+            )
+    return model
 
 
 def _is_sharded(model: torch.nn.Module) -> bool:
@@ -205,11 +231,16 @@ class Module(Parameters):
     """The tensors of a module in a run.
 
     Those of single precision on a CPU become views of the flat buffer that the run reads and writes, so that nothing is copied.
-    Others are copied to and from it.
+    Others are copied to and from it. ``evaluate`` is called with the ``subject``: the module, or what is compiled of it.
     """
 
-    def __init__(self, model: torch.nn.Module, sparse: Sequence[tuple[SparseTable, Embedding]] = ()) -> None:
-        self._model = model
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        sparse: Sequence[tuple[SparseTable, Embedding]] = (),
+        subject: torch.nn.Module | None = None,
+    ) -> None:
+        self._subject = model if subject is None else subject
         self._tables = sparse
         self.sparse = [table for table, _ in sparse]
         found = _tensors(model)
@@ -277,10 +308,10 @@ class Module(Parameters):
             )
 
     def subject(self) -> torch.nn.Module:
-        return self._model
+        return self._subject
 
     def evaluating(self) -> Callable[[], None]:
-        restore_modes = restoring_modes(self._model)
+        restore_modes = restoring_modes(self._subject)
 
         def restore() -> None:
             restore_modes()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from gaia._errors import GaiaError
-from gaia._optimizers import after_each_step
+from gaia._optimizers import after_each_step, steps_under_way
 
 if TYPE_CHECKING:
     from gaia._run import Run
@@ -63,14 +63,16 @@ def watch_others(optimizer: torch.optim.Optimizer, run: Run) -> None:
 
 
 def _check_other(other: torch.optim.Optimizer) -> None:
-    if other in _joined:
+    # What an optimizer has others do is part of its own step.
+    if other in _joined or any(outer in _joined for outer in steps_under_way()):
         return
     own = {id(one) for one in _optimized(other)}
     for optimizer, reference in list(_joined.items()):
         run = reference()
         if run is not None and not run._over and any(id(one) in own for one in _optimized(optimizer)):
             raise GaiaError(
-                "another optimizer has made a step with parameters of the one of gaia.join(...), whose steps are the clocks of the run, "
-                "expected that one: change its learning rate and its state, and not the optimizer",
+                "another optimizer has made a step with parameters of the one of gaia.join(...), whose steps are the clocks of "
+                "the run, expected that one: change its learning rate and its state, and not the optimizer. Of two of which one "
+                "makes the steps of the other, the outer one joins",
                 2,
             )

@@ -53,6 +53,7 @@ def least_squares(weights_of=None, steps_per_clock=1, average=True, rate=0.1):
 def test_batches_are_for_one_loop():
     run = gaia.join({"w": numpy.zeros(1, numpy.float32)}, evaluate=lambda params: 0.0)
     whole, broken = run([1, 2, 3]), run([1, 2, 3])
+    assert isinstance(run, gaia.ArraysRun) and isinstance(whole, gaia.Batches)
     assert [next(whole), list(whole), list(whole)] == [1, [2, 3], []]
     for batch in broken:
         assert batch == 1
@@ -102,10 +103,13 @@ def test_under_bsp_a_clock_is_a_step_on_the_examples_of_all(three):
     assert min(numpy.abs(weights[0] - state).max() for state in states) < 1e-5
 
 
-@pytest.mark.parametrize("remote", ["bsp", "asp", "tap", "local-steps"])
+@pytest.mark.parametrize("remote", ["bsp", "ssp", "asp", "tap", "local-steps"])
 def test_the_final_weights_are_equal_everywhere_and_trained(three, remote):
     weights = {}
-    result = gaia.simulate(least_squares(weights), three, set={"sync.remote.model": remote, "stop.clocks": 60})
+    settings = {"sync.remote.model": remote, "stop.clocks": 60}
+    if remote == "ssp":
+        settings["sync.remote.staleness"] = 2
+    result = gaia.simulate(least_squares(weights), three, set=settings)
     assert sorted(weights) == list(range(6))
     for rank in range(1, 6):
         assert (weights[rank] == weights[0]).all()

@@ -105,10 +105,12 @@ def test_one_worker_under_bsp_is_the_plain_loop(one):
         assert min(differences) < 1e-6, differences
 
 
-@pytest.mark.parametrize("remote", ["bsp", "asp", "tap", "local-steps"])
+@pytest.mark.parametrize("remote", ["bsp", "ssp", "asp", "tap", "local-steps"])
 def test_statistics_stay_sound_and_final_models_are_equal(three, remote):
     finals = {}
     settings = {"sync.remote.model": remote, "stop.clocks": 80, "compute.examples_per_second": 100}
+    if remote == "ssp":
+        settings["sync.remote.staleness"] = 2
     if remote == "local-steps":
         settings |= {"sync.remote.outer_momentum": 0.9, "sync.remote.steps": 5}
     gaia.simulate(script(finals, norm=lambda: nn.BatchNorm1d(16)), three, set=settings)
@@ -268,7 +270,7 @@ def test_four_lines_make_a_plain_script_one_of_gaia():
     assert len(changes) == 4, changes
 
 
-@pytest.mark.parametrize("example", ["digits", "language", "recommender"])
+@pytest.mark.parametrize("example", ["digits", "language", "recommender", "ddp"])
 def test_examples_train_over_three_regions(tmp_path, example):
     arguments = ["--script", EXAMPLES / f"{example}.py", "--set", "stop.clocks=80", "--out", "out", "--json"]
     ended = command("train", EXAMPLES / "regions.toml", *arguments, cwd=tmp_path)

@@ -132,7 +132,7 @@ def original(model: torch.nn.Module) -> torch.nn.Module:
     Raises:
         GaiaError: It is, or has in it, one of DDP or ``DataParallel``.
     """
-    if isinstance(inner := getattr(model, "_orig_mod", None), torch.nn.Module):
+    while isinstance(inner := getattr(model, "_orig_mod", None), torch.nn.Module):
         model = inner
     for name, one in model.named_modules():
         if isinstance(one, (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)):

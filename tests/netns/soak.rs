@@ -13,12 +13,22 @@ use gaia_core::types::Seed;
 /// What came of a run.
 struct Soaked {
     outcome: Outcome,
-    /// How often each fault befell it, and the clocks that were finished in its turns.
-    faults: BTreeMap<Fault, (u32, u64)>,
+    faults: BTreeMap<Fault, Cost>,
     /// How data centers that had been cut off and the others found each other again.
     resumptions: Vec<Resumption>,
     /// What nodes of each role took at most, in the quarters of the run.
     resources: [BTreeMap<&'static str, Resources>; 4],
+}
+
+/// What a kind of fault has cost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    /// How often it befell the run, and how often while no data center was cut off.
+    count: u32,
+    apart: u32,
+    /// The time of its turns, and the clocks that were finished in it. All turns of a cut are the cut's.
+    time: Duration,
+    clocks: u64,
 }
 
 #[test]
@@ -72,10 +82,10 @@ fn check_growth(role: &str, second: Resources, last: Resources) {
 fn print(with: &Soaked, without: &Soaked, seconds: u64) {
     // A turn without faults has as many clocks as the calm run in the mean.
     let calm = without.outcome.clocks[0] as f64 / seconds as f64;
-    let all: u32 = with.faults.values().map(|(count, _)| count).sum();
+    let all: u32 = with.faults.values().map(|cost| cost.count).sum();
     println!("faults        {all} over {seconds} s");
-    for (fault, (count, clocks)) in &with.faults {
-        let lost = EVERY.as_secs_f64() - *clocks as f64 / f64::from(*count) / calm;
+    for (fault, Cost { count, apart, time, clocks }) in &with.faults {
+        let lost = (time.as_secs_f64() - *clocks as f64 / calm) / f64::from(*apart).max(1.0);
         println!("  {count:>3} {:<15} cost {lost:>5.1} s each", format!("{fault:?}"));
     }
     for (name, Soaked { outcome, resources, .. }) in [("faults", with), ("calm", without)] {
@@ -105,15 +115,11 @@ fn run(seconds: u64, faults: Option<Seed>) -> Soaked {
     let network = Network::new("50mbit").expect("network namespaces are allowed");
     let mut cluster = Cluster::start(network, &setting);
     cluster.wait_for_clock(1);
-    let (mut counts, mut cut, mut resumptions) = (BTreeMap::new(), None, Vec::new());
-    let mut last: Option<(Fault, u64)> = None;
+    let (mut costs, mut cut, mut resumptions) = (BTreeMap::<_, Cost>::new(), None, Vec::new());
+    let mut last: Option<(Fault, Duration, u64)> = None;
     let mut resources: [BTreeMap<&'static str, Resources>; 4] = Default::default();
     for turn in 1.. {
         cluster.watch_for((turn * EVERY).saturating_sub(cluster.trained()));
-        if let Some((fault, before)) = last.take() {
-            let (count, clocks): &mut (u32, u64) = counts.entry(fault).or_default();
-            (*count, *clocks) = (*count + 1, *clocks + cluster.clock() - before);
-        }
         let quarter = (4 * cluster.trained().as_secs() / seconds).min(3) as usize;
         for (role, taken) in cluster.resources() {
             let most = resources[quarter].entry(role).or_default();
@@ -123,6 +129,11 @@ fn run(seconds: u64, faults: Option<Seed>) -> Soaked {
             cluster.network().heal(dc);
             resumptions.extend(reunite(&mut cluster, dc));
         }
+        if let Some((fault, began, before)) = last.take() {
+            let cost = costs.entry(fault).or_default();
+            cost.time += cluster.trained() - began;
+            cost.clocks += cluster.clock() - before;
+        }
         // The last is over a while before the run is, which else would end with copies that have just met.
         if (turn + CUT_TURNS + 1) * EVERY > Duration::from_secs(seconds) {
             break;
@@ -131,7 +142,11 @@ fn run(seconds: u64, faults: Option<Seed>) -> Soaked {
 
         let away = cut.map(|(dc, _)| dc);
         let (fault, dc) = draw(seed.nth(turn as usize), away);
-        last = Some((fault, cluster.clock()));
+        let cost = costs.entry(fault).or_default();
+        cost.count += 1;
+        cost.apart += u32::from(away.is_none());
+        let charged = if away.is_some() { Fault::CutOff } else { fault };
+        last = Some((charged, cluster.trained(), cluster.clock()));
         println!("{:>5} s: {fault:?} {}", cluster.trained().as_secs(), DATA_CENTERS[dc]);
         if fault == Fault::CutOff {
             cluster.network().cut(dc);
@@ -144,11 +159,11 @@ fn run(seconds: u64, faults: Option<Seed>) -> Soaked {
         cluster.network().heal(dc);
         resumptions.extend(reunite(&mut cluster, dc));
     }
-    Soaked { outcome: cluster.end(), faults: counts, resumptions, resources }
+    Soaked { outcome: cluster.end(), faults: costs, resumptions, resources }
 }
 
-/// A fault and the data center that it befalls. While one is cut off, only processes of the others fail, and keep their
-/// disks: the state of a shard has to be somewhere. The coordinator's data center, the first, is not cut off.
+/// A fault and the data center that it befalls. While one is cut off, only processes and wall clocks of the others fail, and
+/// they keep their disks: the state of a shard has to be somewhere. The coordinator's data center, the first, is not cut off.
 fn draw(seed: Seed, away: Option<usize>) -> (Fault, usize) {
     let one_of = |name: &str, count: usize| (seed.child(name).0 % count as u64) as usize;
     let all = [

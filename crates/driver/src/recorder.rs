@@ -143,7 +143,7 @@ impl RunRecorder {
             objective: results.run.objective,
             objective_mean: results.mean_objective(),
             metric: results.run.metric,
-            wan_bytes: link_counters.iter().map(|link| link.bytes).sum(),
+            wan_bytes: carried(link_counters),
             data_centers,
         };
 
@@ -262,7 +262,7 @@ impl RunRecorder {
             trivial: None,
             breakdown: None,
             at_home: self.at_home(results),
-            wan_bytes: link_counters.iter().map(|link| link.bytes).sum(),
+            wan_bytes: carried(link_counters),
             wan_cost_usd: links.iter().fold(0.0, |sum, link| sum + link.cost_usd),
             machine_cost_usd: self.machine_cost_usd(stopped_at),
             lan_bytes: self.lan_bytes,
@@ -451,7 +451,7 @@ impl RunRecorder {
 
     /// The bytes that the links from a data center have carried.
     pub(crate) fn sent_by(&self, dc: DcId, link_counters: &AllLinkCounters) -> u64 {
-        link_counters[self.plan.topology.links_from(dc)].iter().map(|link| link.bytes).sum()
+        carried(&link_counters[self.plan.topology.links_from(dc)])
     }
 }
 
@@ -500,6 +500,11 @@ impl Target {
     fn at(progress: &Progress) -> Self {
         Self { time_s: progress.time_s, clock: progress.clock, wan_bytes: progress.wan_bytes }
     }
+}
+
+/// The bytes that links have carried. Nodes report them, and may claim any number.
+fn carried(link_counters: &[LinkCounters]) -> u64 {
+    link_counters.iter().fold(0, |sum, link| sum.saturating_add(link.bytes))
 }
 
 fn brakes(all_server_stats: &[ServerStats]) -> BrakeRecord {

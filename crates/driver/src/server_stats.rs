@@ -74,7 +74,7 @@ pub(crate) fn conserved(
             };
             let applied = mirror.ledgers.get(&server.dc)?.applied;
             record.links += 1;
-            record.frames += applied.frames;
+            record.frames = record.frames.saturating_add(applied.frames);
             if ledger.cut != applied {
                 record.broken.push(BrokenLink {
                     from: name(server.dc),

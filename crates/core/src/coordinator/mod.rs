@@ -388,18 +388,17 @@ impl Coordinator {
     /// by those of the slowest data center. All workers continue to the clock of the furthest, so that it is not taken from
     /// what one worker, or one data center, says alone.
     fn may_have_reached(&self, dc: DcId, clock: Clock) -> bool {
-        self.config.lockstep.is_none_or(|Lockstep { within, .. }| {
-            clock.ahead_of(self.clock_of(dc).min(self.furthest())) <= within.0.saturating_add(1)
+        self.config.lockstep.is_none_or(|Lockstep { within, between }| {
+            let known = self.clock_of(dc).min(self.furthest(between));
+            clock.ahead_of(known) <= within.0.saturating_add(1)
         })
     }
 
-    /// The furthest clock that a data center can have finished, by what the slowest one has reported: nobody is further
-    /// ahead, whatever its servers say. Without lockstep, the furthest that was reported.
-    fn furthest(&self) -> Clock {
+    /// The furthest clock that a data center is believed to have finished, where it may be `between` clocks ahead of the slowest
+    /// one. The reports of that one may be late: then workers that are further all the same are [levelled](Self::level).
+    fn furthest(&self, between: u64) -> Clock {
         let fastest = self.finished.values().copied().max().unwrap_or_default();
-        self.config.lockstep.map_or(fastest, |Lockstep { between, .. }| {
-            fastest.min(Clock(self.clock_of_all().0.saturating_add(between)))
-        })
+        fastest.min(Clock(self.clock_of_all().0.saturating_add(between)))
     }
 
     /// In lockstep, orders workers that have stopped before the furthest one to continue to its clock. Returns whether
@@ -419,8 +418,8 @@ impl Coordinator {
         self.phase = Phase::Stopping;
         self.reason = Some(reason);
         let last = match self.config.lockstep {
-            Some(Lockstep { within, .. }) => {
-                Clock(self.furthest().0.saturating_add(within.0).saturating_add(1))
+            Some(Lockstep { within, between }) => {
+                Clock(self.furthest(between).0.saturating_add(within.0).saturating_add(1))
             }
             None => Clock::ZERO,
         };
@@ -550,6 +549,36 @@ mod tests {
         assert_eq!(run.poll_output(), Some(CoordinatorOutput::Stop { last: Clock(2), reason }));
         assert_eq!(run.poll_output(), None);
         run.handle_worker_stopped(workers[0], Clock(2));
+        assert!(matches!(run.poll_output(), Some(CoordinatorOutput::Drain { .. })));
+    }
+
+    /// Rounds of 5 clocks with an overlap of 4. The slower data center is honest, and its reports are late.
+    #[test]
+    fn a_data_center_that_is_a_round_ahead_stops_where_it_is() {
+        let rounds = Lockstep { within: Staleness(0), between: 9 };
+        let mut run = coordinator(StopRules::default(), Some(rounds));
+        run.handle_start();
+        run.outputs.clear();
+        let [slow, fast] = [0, 1].map(|dc| ServerId { dc: DcId(dc), shard: ShardId(0) });
+        let workers = [0, 1].map(|dc| WorkerId { dc: DcId(dc), index: 0 });
+        run.handle_clock_finished(slow, Clock(2));
+        run.handle_clock_finished(fast, Clock(13));
+        run.handle_interrupted();
+        let reason = StopReason::Interrupted;
+        let stop = |last| Some(CoordinatorOutput::Stop { last: Clock(last), reason });
+        assert_eq!(
+            run.poll_output(),
+            stop(12),
+            "9 ahead of what is known, and the clock in progress"
+        );
+
+        run.handle_worker_stopped(workers[1], Clock(14));
+        run.handle_worker_stopped(workers[0], Clock(12));
+        assert_eq!(run.poll_output(), None, "the clock of the faster one is not believed yet");
+        run.handle_clock_finished(slow, Clock(12));
+        assert_eq!(run.poll_output(), stop(14));
+        run.handle_clock_finished(slow, Clock(13));
+        run.handle_worker_stopped(workers[0], Clock(14));
         assert!(matches!(run.poll_output(), Some(CoordinatorOutput::Drain { .. })));
     }
 

@@ -10,7 +10,7 @@ pub const MODEL_PARAMETERS_MAX: usize = 1 << 31;
 /// changes of any run.
 pub const CHANGE_MAX: f32 = (1_u64 << 48) as f32;
 
-/// The largest clock that a worker may name. It is more than any run has, and no sum of clocks overflows.
+/// The largest clock that a message may name. It is more than any run has, and no sum of clocks overflows.
 pub const CLOCK_MAX: u64 = 1 << 40;
 
 /// The largest number of tables in one model.

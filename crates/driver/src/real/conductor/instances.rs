@@ -4,7 +4,7 @@
 //! example because the node was started on two machines. Each would replace the connections of the other. So the newest
 //! process takes part, and an earlier one is refused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 
 use gaia_core::types::NodeId;
 
@@ -17,7 +17,8 @@ pub(super) struct Instances {
 #[derive(Debug, Default)]
 struct OfNode {
     newest: u64,
-    replaced: BTreeSet<u64>,
+    /// The latest last.
+    replaced: VecDeque<u64>,
 }
 
 impl Instances {
@@ -32,9 +33,9 @@ impl Instances {
         }
         if of_node.newest != instance {
             let before = std::mem::replace(&mut of_node.newest, instance);
-            of_node.replaced.insert(before);
+            of_node.replaced.push_back(before);
             if of_node.replaced.len() > REPLACED_MAX {
-                of_node.replaced.pop_first();
+                of_node.replaced.pop_front();
             }
         }
         true
@@ -58,5 +59,8 @@ mod tests {
         assert!(instances.admit(worker(0), 2), "a restart");
         assert!(!instances.admit(worker(0), 1) && instances.admit(worker(0), 2));
         assert!(instances.admit(worker(0), 4) && !instances.admit(worker(0), 2));
+        assert!((5..5 + REPLACED_MAX as u64).all(|instance| instances.admit(worker(0), instance)));
+        let OfNode { replaced, .. } = &instances.of_nodes[&worker(0)];
+        assert_eq!((replaced.len(), replaced[0]), (REPLACED_MAX, 4), "the oldest is left out");
     }
 }

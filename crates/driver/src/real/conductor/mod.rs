@@ -36,10 +36,11 @@ use crate::real::conductor::membership::{Membership, MembershipEvent};
 use crate::real::conductor::meters::Meters;
 use crate::real::conductor::receiving::{Message, Received};
 use crate::real::connections::acceptor::Acceptor;
-use crate::real::connections::message::{KeptModel, Order, Report};
+use crate::real::connections::message::{KeptModel, Order, Report, exists};
 use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::{NodeContext, nodes};
 use crate::real::node::reminder::Reminder;
+use crate::recorder::LinkCounters;
 use crate::run_loop::{Ended, Evaluations, NodeReport, RunDriver, RunMonitor, execute_outputs};
 use crate::server_stats::ServerStats;
 use gaia_checkpoint::StateFile;
@@ -52,7 +53,7 @@ use gaia_core::persist;
 use gaia_core::server::Divergence;
 use gaia_core::sync::WaitReason;
 use gaia_core::types::{
-    Clock, Instant, NodeId, Persist, ServerId, ShardLayout, SharedValues, State,
+    Clock, DcId, Instant, NodeId, Persist, ServerId, ShardLayout, SharedValues, State,
 };
 use gaia_telemetry::Observer;
 
@@ -411,7 +412,7 @@ impl<'a> Conductor<'a> {
                 let node = self.context.run_context.name(node);
                 return Err(RealError::Failed { node, reason });
             }
-            (_, Report::Alive { links, lan_bytes }) => {
+            (_, Report::Alive { links, lan_bytes }) if self.may_have_sent(node, &links) => {
                 self.meters.on_lan(node, lan_bytes);
                 if let NodeId::Server(server) = node {
                     for (to, counters) in links {
@@ -445,7 +446,9 @@ impl<'a> Conductor<'a> {
             {
                 self.all_server_stats.insert(server, *server_stats);
             }
-            (NodeId::Server(server), Report::Refuses { peer, reason }) => {
+            (NodeId::Server(server), Report::Refuses { peer, reason })
+                if peer != server.dc && self.context.run_context.plan.topology.has(peer) =>
+            {
                 self.on_refuses(server, peer, &reason).await?;
             }
             (NodeId::Server(server), Report::Whole) => {
@@ -473,6 +476,12 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
+    /// Whether the run has the data centers to which a node says to have sent.
+    fn may_have_sent(&self, node: NodeId, links: &[(DcId, LinkCounters)]) -> bool {
+        let topology = &self.context.run_context.plan.topology;
+        links.iter().all(|(to, _)| Some(*to) != node.dc() && topology.has(*to))
+    }
+
     /// Whether the run has the worker and the row of a diverged change.
     fn may_have_diverged(&self, found: &Divergence) -> bool {
         let topology = &self.context.run_context.plan.topology;
@@ -481,10 +490,10 @@ impl<'a> Conductor<'a> {
             && table.is_some_and(|table| (found.row as usize) < table.rows)
     }
 
-    /// Whether the run has the data centers that reads are said to have waited for.
+    /// Whether the run has what reads are said to have waited for.
     fn may_have_waited(&self, held: &[(WaitReason, Duration)]) -> bool {
         let topology = &self.context.run_context.plan.topology;
-        held.iter().filter_map(|(reason, _)| reason.from()).all(|from| topology.has(from))
+        held.iter().all(|(reason, _)| exists(*reason, topology))
     }
 
     /// Closes the connection of a node that has sent what it may not. Its node counts as lost until it connects again.

@@ -17,6 +17,7 @@ use gaia_core::recovery::RequestSeq;
 use gaia_core::server::Divergence;
 use gaia_core::session::Incarnation;
 use gaia_core::sync::WaitReason;
+use gaia_core::topology::Topology;
 use gaia_core::types::limits::CLOCK_MAX;
 use gaia_core::types::{Clock, DcId, NodeId, ServerId, WorkerId, messagepack};
 
@@ -234,6 +235,16 @@ impl Report {
             _ => {}
         }
         Ok(report)
+    }
+}
+
+/// Whether the run has the data center or the worker that a read is said to have waited for.
+pub(in crate::real) fn exists(reason: WaitReason, topology: &Topology) -> bool {
+    match reason {
+        WaitReason::LocalWorker { worker: WorkerId { dc, index } } => {
+            topology.has(dc) && usize::from(index) < topology.dc(dc).workers
+        }
+        other => other.from().is_none_or(|from| topology.has(from)),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::real::connections::message::{
 };
 use crate::real::node::context::NodeContext;
 use crate::real::test_run::{self, Stage};
+use crate::recorder::LinkCounters;
 use crate::server_stats::ServerStats;
 use gaia_core::application::EvaluationSums;
 use gaia_core::coordinator::ServerProcess;
@@ -92,6 +93,7 @@ async fn connect(stage: &Stage, context: &NodeContext) -> (Reader, Sender<Parcel
     (reader, parcels)
 }
 
+const NOBODY: WorkerId = WorkerId { dc: DcId(0), index: 2 };
 const TIME: Duration = Duration::from_secs(1);
 
 /// Shows nothing.
@@ -113,6 +115,7 @@ fn forbidden() -> Vec<(Parcel, &'static str)> {
         (report(Report::Stopped(Clock(1))), "it says that it has stopped, and was not ordered to"),
         (report(Report::Stopped(Clock(CLOCK_MAX + 1))), "received a report of clock"),
         (report(Report::Held(vec![(WaitReason::Updates { from: DcId(9) }, TIME)])), invalid),
+        (report(Report::Held(vec![(WaitReason::LocalWorker { worker: NOBODY }, TIME)])), invalid),
         ((LanKind::Copy, encode_copy(1, &[])), "size 8, expected at most 0"),
         ((LanKind::Order, pack(&Order::End)), "received Order, expected a report"),
     ]
@@ -152,6 +155,11 @@ fn forbidden_of_server(stage: &Stage) -> Vec<(Parcel, &'static str)> {
         (diverged(0, 0, tables[0].rows as u32), invalid),
         (stats(|stats| stats.links = [(DcId(9), LinkStats::default())].into()), invalid),
         (stats(|stats| stats.ledgers = [(DcId(9), Ledger::default())].into()), invalid),
+        (report(Report::Refuses { peer: DcId(9), reason: String::new() }), invalid),
+        (
+            report(Report::Alive { links: vec![(DcId(9), LinkCounters::default())], lan_bytes: 0 }),
+            invalid,
+        ),
         (stats(|stats| stats.outliers = vec![OutlierStats::default(); 3]), invalid),
         (report(Report::ClockFinished(Clock(CLOCK_MAX + 1))), "received a report of clock"),
     ]

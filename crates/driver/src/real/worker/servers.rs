@@ -10,7 +10,9 @@ use tokio::time::sleep;
 use tracing::info;
 
 use crate::real::connections::channel::{Parcel, Reader};
-use crate::real::connections::message::{Hello, Purpose, decode_copy, decode_copy_rows, unpack};
+use crate::real::connections::message::{
+    Hello, Purpose, decode_copy, decode_copy_rows, exists, unpack,
+};
 use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::{NodeContext, Patience};
 use crate::real::server::mirrors::Addresses;
@@ -201,16 +203,13 @@ struct Far {
 }
 
 impl Far {
-    /// Checks that the run has the data centers for which a read is said to have waited. The worker reports them on.
+    /// Checks that the run has what a read is said to have waited for. The worker reports it on.
     fn check_reasons(&self, read: &RowsRead) -> Result<(), ChannelError> {
         let topology = &self.context.run_context.plan.topology;
-        let mut from = read.held.iter().filter_map(|(reason, _)| reason.from());
-        match from.find(|from| !topology.has(*from)) {
+        match read.held.iter().find(|(reason, _)| !exists(*reason, topology)) {
             None => Ok(()),
-            Some(from) => Err(ChannelError::Other(format!(
-                "received a read that waited for data center {}, expected one of {}",
-                from.0,
-                topology.data_centers.len()
+            Some((reason, _)) => Err(ChannelError::Other(format!(
+                "received a read that was held back since {reason}, expected data centers and workers of the run"
             ))),
         }
     }

@@ -92,9 +92,10 @@ def join(
     torch = sys.modules.get("torch")
     is_module = torch is not None and isinstance(model, torch.nn.Module)
     if is_module:
-        from gaia._torch import check_sharding, join_module, original
+        from gaia._torch import check_sharding, check_wrapping, join_module, original
 
-        check_sharding(original(model), sharded)
+        check_wrapping(net := original(model))
+        check_sharding(net, sharded)
     own = _worker()
     if own is not None and own.run is not None:
         raise GaiaError("gaia.join(...) was called before, expected one call in a script", 2)

@@ -127,13 +127,18 @@ def check_sharding(model: torch.nn.Module, sharded: bool) -> None:
 
 
 def original(model: torch.nn.Module) -> torch.nn.Module:
-    """The module that ``torch.compile`` has compiled: it has the names of the script. Others are what they are.
+    """The module that ``torch.compile`` has compiled: it has the names of the script. Others are what they are."""
+    while isinstance(inner := getattr(model, "_orig_mod", None), torch.nn.Module):
+        model = inner
+    return model
+
+
+def check_wrapping(model: torch.nn.Module) -> None:
+    """Checks that a module joins before it is wrapped.
 
     Raises:
         GaiaError: It is, or has in it, one of DDP or ``DataParallel``.
     """
-    while isinstance(inner := getattr(model, "_orig_mod", None), torch.nn.Module):
-        model = inner
     for name, one in model.named_modules():
         if isinstance(one, (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)):
             kind, where = type(one).__name__, f"{name} of the module" if name else "the module"
@@ -143,7 +148,6 @@ def original(model: torch.nn.Module) -> torch.nn.Module:
                 f"model = {kind}(net)",
                 2,
             )
-    return model
 
 
 def _is_sharded(model: torch.nn.Module) -> bool:

@@ -138,7 +138,7 @@ impl Cluster {
 
     /// Waits until every data center has finished a clock.
     pub(crate) fn wait_for_clock(&mut self, clock: u64) {
-        while self.progress().last().is_none_or(|last| last["clock"].as_u64() < Some(clock)) {
+        while self.clock() < clock {
             self.watch_for(Duration::from_millis(50));
         }
         self.began.get_or_insert_with(Instant::now);

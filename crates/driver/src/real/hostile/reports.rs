@@ -191,6 +191,24 @@ async fn what_a_worker_may_not_report_is_refused_by_name_and_the_run_goes_on() {
     }
 }
 
+/// Sends each of these, after which the coordinator closes the connection and says why.
+async fn each_is_refused(
+    node: &mut ManualNode,
+    name: &str,
+    forbidden: Vec<(Parcel, &str)>,
+    stage: &Stage,
+    log: &Log,
+) {
+    for (parcel, expected) in forbidden {
+        node.send(parcel).await;
+        node.is_closed().await;
+        node.join_again(stage).await;
+        let text = log.text();
+        let line = text.lines().rfind(|line| line.contains(&format!("{name} is lost: ")));
+        assert!(line.is_some_and(|line| line.contains(expected)), "{expected}:\n{text}");
+    }
+}
+
 async fn drains_where_its_workers_are(stage: &Stage, log: &Log) {
     let (mut server, mut honest, mut hostile) = tokio::join!(
         ManualNode::join(stage, NodeId::Server(SERVER)),
@@ -199,23 +217,8 @@ async fn drains_where_its_workers_are(stage: &Stage, log: &Log) {
     );
     honest.await_order(|order| matches!(order, Order::Start { .. }).then_some(())).await;
 
-    for (parcel, expected) in forbidden() {
-        hostile.send(parcel).await;
-        hostile.is_closed().await;
-        hostile.join_again(stage).await;
-        let text = log.text();
-        let line = text.lines().rfind(|line| line.contains("worker 1 of a is lost: "));
-        assert!(line.is_some_and(|line| line.contains(expected)), "{expected}:\n{text}");
-    }
-
-    for (parcel, expected) in forbidden_of_server(stage) {
-        server.send(parcel).await;
-        server.is_closed().await;
-        server.join_again(stage).await;
-        let text = log.text();
-        let line = text.lines().rfind(|line| line.contains("server 0 of a is lost: "));
-        assert!(line.is_some_and(|line| line.contains(expected)), "{expected}:\n{text}");
-    }
+    each_is_refused(&mut hostile, "worker 1 of a", forbidden(), stage, log).await;
+    each_is_refused(&mut server, "server 0 of a", forbidden_of_server(stage), stage, log).await;
 
     // It answers what it was asked, once, and nothing else.
     server.report(&Report::ClockFinished(Clock(1))).await;

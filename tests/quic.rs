@@ -508,7 +508,7 @@ async fn a_severed_link_ends_in_one_error_that_names_both_ends() {
             TransportError::ConnectionLost {
                 at: at.into(),
                 peer: peer.into(),
-                reason: "timed out".into()
+                reason: "no packet has arrived".into()
             }
         );
         let to = transport.peers().next().unwrap();

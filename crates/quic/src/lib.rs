@@ -33,6 +33,7 @@ mod lanes;
 pub mod listener;
 mod pump;
 mod settings;
+mod silence;
 pub mod stripe;
 mod stripes;
 mod tracked;
@@ -88,3 +89,6 @@ const REPLACED: VarInt = VarInt::from_u32(2);
 
 /// The code of a connection that its owner has given up. The real driver uses 3.
 const PARTED: VarInt = VarInt::from_u32(4);
+
+/// The code of a connection from whose peer no packet arrives.
+const SILENT: VarInt = VarInt::from_u32(6);

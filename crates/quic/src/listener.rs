@@ -5,6 +5,7 @@
 //! in memory, however many frames there are. Beyond that QUIC's flow control blocks the sender.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 
 use quinn::{Connection, ConnectionError, RecvStream};
@@ -14,6 +15,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::event::{Event, Generation, Incoming, Of};
 use super::frames::{Hello, frame_bytes_max};
+use super::silence::{SILENT_REASON, close_silent, silence};
 use super::stripes::{Gathering, LaneEnd, LaneReader, read_hello};
 use super::{Breach, GOODBYE, TransportError, close_for};
 use gaia_core::node::Lane;
@@ -89,7 +91,8 @@ impl Listener {
     /// were not taken are lost.
     pub async fn run(self) {
         let mut lanes = Lanes::default();
-        let mut breach = None;
+        let (mut breach, mut is_silent) = (None, false);
+        let mut silence = pin!(silence(&self.connection));
         let reason = loop {
             tokio::select! {
                 biased;
@@ -105,13 +108,17 @@ impl Listener {
                     }
                     Err(reason) => break reason,
                 },
+                () = &mut silence, if !is_silent => {
+                    is_silent = true;
+                    close_silent(&self.connection);
+                }
             }
         };
 
         let peer = self.end.peer;
         let left = match &reason {
             ConnectionError::ApplicationClosed(close) => close.error_code == GOODBYE,
-            ConnectionError::LocallyClosed => true,
+            ConnectionError::LocallyClosed => !is_silent,
             _ => false,
         };
 
@@ -125,6 +132,7 @@ impl Listener {
         let event = match (breach, reason) {
             (Some(breach), _) => Event::Lost { peer, error: self.end.broke(breach) },
             (None, _) if left => Event::Left { peer },
+            (None, _) if is_silent => Event::Lost { peer, error: self.end.lost(&SILENT_REASON) },
             (None, reason) => Event::Lost { peer, error: self.end.lost(&reason) },
         };
 

@@ -5,9 +5,8 @@
 //! two round trips of a lost packet. No stream has more than 1.25 products, nor more than keeps it below quinn's limit
 //! of 1024 gaps. A link that needs more uses more streams.
 //!
-//! A peer that sends nothing for [`IDLE_MAX`] is dead. Any packet is a sign of life, so a transfer may take any time.
-//! An idle end sends a packet every [`KEEP_ALIVE`]. On links with long delays QUIC waits for three of its probe
-//! timeouts, if that is longer.
+//! An idle end sends a packet every [`KEEP_ALIVE`]. Any packet is a sign of life, so a transfer may take any time. Where none
+//! arrives the connection is closed ([`super::silence`]).
 //!
 //! Datagrams begin at a size that every path carries. Path MTU discovery (RFC 8899) then finds the largest that a path
 //! carries: a probe that is lost costs nothing but itself, and where large datagrams stop arriving, QUIC goes back to the
@@ -23,6 +22,7 @@ use quinn::{IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 
 use super::congestion::Provision;
 use super::pump::CONTROL_WINDOW;
+use super::silence::KEEP_ALIVE;
 use super::stripe::STRIPES_MAX;
 use gaia_core::link::{DATAGRAM_BYTES_MAX, LinkConfig, quantum};
 use gaia_core::types::Bandwidth;
@@ -136,11 +136,9 @@ fn varint(value: u64) -> VarInt {
     VarInt::from_u64(value).unwrap_or(VarInt::MAX)
 }
 
-/// The time within which a dead peer is detected.
-const IDLE_MAX: Duration = Duration::from_secs(5);
-
-/// The interval of keep-alive packets. Several fit into [`IDLE_MAX`], so that some may be lost.
-const KEEP_ALIVE: Duration = Duration::from_millis(500);
+/// The idle timeout of QUIC. The silence that closes a connection is noticed before, since a timeout tells the peer nothing. But
+/// packets that only look like the peer's break a silence, and not this timeout.
+const IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// The largest datagram that is probed for, in bytes of UDP payload. Networks of clouds carry 8,500 and more. quinn hands
 /// ten datagrams at once to the kernel, which takes no more than 65,507 bytes; of more it would drop all.

@@ -180,6 +180,21 @@ async fn a_dead_peer_is_noticed_within_seconds_whatever_is_under_way() {
     }
 }
 
+/// Who still receives learns from the other end that the link is dead, and not by its own silence only after that.
+#[tokio::test(start_paused = true)]
+async fn a_link_that_is_dead_in_one_direction_is_noticed_at_both_ends_at_once() {
+    let wire = Wire::new(Like::default());
+    let mut joined = wire.join().await;
+    sleep(Duration::from_secs(1)).await;
+    wire.network.sever_one_way(OREGON, TOKYO, true);
+    let severed = Instant::now();
+    for transport in [&mut joined.tokyo, &mut joined.oregon] {
+        while !matches!(transport.event().await, Event::Lost { .. }) {}
+        println!("noticed after {:?}", severed.elapsed());
+        assert!(severed.elapsed() < Duration::from_secs(7), "{:?}", severed.elapsed());
+    }
+}
+
 /// An owner that takes no frames receives no more than its windows and its inbox hold.
 #[tokio::test(start_paused = true)]
 async fn a_flood_that_nobody_takes_is_held_back() {

@@ -2,7 +2,7 @@
 //!
 //! A process that is killed closes no connection. The process after it, at the same address, receives packets of
 //! connections that it does not know. It answers with a token that is derived from the server's key. The mirror has
-//! received this token at the start of the connection. Without resets the mirror would wait for the idle timeout.
+//! received this token at the start of the connection. Without resets the mirror would wait until its silence is noticed.
 
 use std::sync::Arc;
 

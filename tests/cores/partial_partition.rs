@@ -211,6 +211,28 @@ fn who_pauses_applies_what_comes_and_nobody_waits_for_it() {
     }
 }
 
+/// Reads do not wait for the clocks by which a data center is behind because it has paused, nor do they once its server has lost
+/// its state.
+#[test]
+fn nobody_waits_for_the_clocks_of_one_that_has_paused_and_then_lost_its_state() {
+    let mut descent = Descent::new(&Setup::new(braked()));
+    descent.rounds(5);
+    descent.kill_both(1, 2);
+    descent.rounds(50);
+    descent.heal();
+    descent.rounds(5);
+    let (clock, now) = (descent.clock(2), descent.cluster.now);
+    assert_eq!(descent.clock(0).ahead_of(clock), 50);
+
+    descent.cluster.lose(2, 0);
+    descent.cluster.servers[2].place_worker(now, worker(2), clock);
+    descent.carry();
+    for _ in 0..10 {
+        assert_eq!(descent.round(), [0, 1, 2]);
+    }
+    assert_eq!(descent.clock(0).ahead_of(descent.clock(2)), 50);
+}
+
 /// A copy that gets only some of the updates drifts, where data differ. To step against that once the link is back would
 /// throw all copies off.
 #[test]

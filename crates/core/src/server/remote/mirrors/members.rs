@@ -58,7 +58,7 @@ impl Mirrors {
     /// Marks a mirror as inactive, from this incarnation of it on.
     pub(super) fn leave(&mut self, dc: DcId, incarnation: u64, store: &ShardStore) {
         self.client.on_left(dc, incarnation);
-        self.server.on_reset(dc, store.layout());
+        self.server.on_reset(dc, self.clock, store.layout());
         self.server.set_inactive(dc, true);
         self.reachability.on_reset(dc);
         if let Some(wishes) = &mut self.wishes {

@@ -77,7 +77,7 @@ impl Mirrors {
             self.client.push_control(from, ControlMessage::EndOfUpdates { sequence: 0 });
         }
 
-        self.server.on_reset(from, store.layout());
+        self.server.on_reset(from, self.clock, store.layout());
         self.reachability.on_reset(from);
         if was_missed {
             self.begin_behind(from);

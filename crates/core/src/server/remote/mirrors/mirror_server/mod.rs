@@ -141,8 +141,10 @@ impl MirrorServer {
     }
 
     /// Resets a mirror that has lost its state or becomes active. It counts once it reports a clock, and its sequence
-    /// numbers begin at 1.
-    pub(super) fn on_reset(&mut self, from: DcId, layout: &ShardLayout) {
+    /// numbers begin at 1. It does not pause, and stays excused from the clocks of its earlier pauses. `clock` is this data
+    /// center's own.
+    pub(super) fn on_reset(&mut self, from: DcId, clock: Clock, layout: &ShardLayout) {
+        self.set_paused(from, false, clock);
         let places = self.mirrors.get(&from).map(|mirror| mirror.announced.keys().copied());
         for place in places.into_iter().flatten().collect::<Vec<u32>>() {
             self.lift(from, place, layout);
@@ -154,7 +156,7 @@ impl MirrorServer {
         self.stats.mirrors_lost += u64::from(mirror.counts());
         (mirror.lost, mirror.returning, mirror.inactive) = (true, true, false);
         (mirror.missed, mirror.caught_up) = (None, None);
-        (mirror.paused, mirror.excused, mirror.stalled) = (false, 0, false);
+        mirror.stalled = false;
     }
 
     /// Begins with an active or inactive mirror.

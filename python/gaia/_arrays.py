@@ -2,46 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-
 from gaia._errors import GaiaError
-
+from gaia._leaves import JaxLeaf, Leaf, NumpyLeaf, is_of_jax
 from gaia._run import Parameters, Run
 
 
 class Arrays(Parameters):
-    """Arrays as leaves of dicts, lists and tuples. Each is named by its path, such as ``layers.0.weight``."""
+    """Arrays as leaves of dicts, lists and tuples. Each is named by its path, such as ``layers.0.weight``.
 
-    def __init__(self, tree: Any) -> None:
+    Args:
+        tree: The arrays.
+        statistics: Paths of those that are statistics, or of the parts of the tree that have them.
+    """
+
+    def __init__(self, tree: Any, statistics: Sequence[str] = ()) -> None:
         try:
             import numpy
         except ImportError:
             raise GaiaError("arrays need NumPy, expected it to be installed: pip install numpy", 2) from None
         self._numpy = numpy
-        leaves = [(path, numpy.asarray(leaf)) for path, leaf in _leaves(tree, "")]
-        for path, leaf in leaves:
-            if leaf.dtype.kind != "f" and str(leaf.dtype) != "bfloat16":
-                raise GaiaError(f"{path} holds {leaf.dtype}, expected floating-point numbers", 2)
-        self.tensors = [(path, leaf.shape) for path, leaf in leaves]
-        self.values = numpy.empty(sum(leaf.size for _, leaf in leaves), dtype=numpy.float32)
-        offset, views = 0, []
-        for _, leaf in leaves:
-            view = self.values[offset : offset + leaf.size].reshape(leaf.shape)
-            view[...] = leaf
-            views.append(view)
-            offset += leaf.size
-        self._views = views
-        #: The arrays of the run, in the form of those that were given. They are views: what is written to them is trained.
-        self.tree = _rebuilt(tree, iter(views))
+        given = [(path, one, numpy.asarray(one)) for path, one in _leaves(tree, "")]
+        for path, _, values in given:
+            if values.dtype.kind != "f" and str(values.dtype) != "bfloat16":
+                raise GaiaError(f"{path} holds {values.dtype}, expected floating-point numbers", 2)
+        paths = [path for path, *_ in given]
+        for path in paths:
+            if paths.count(path) > 1:
+                raise GaiaError(f"two arrays are called {path}, expected a path of its own for each", 2)
+        measured = _paths_of(statistics, paths)
+        self.statistics = len(measured)
+
+        # Statistics are the last ones in the buffer, wherever they are in the tree.
+        order = sorted(range(len(given)), key=lambda at: given[at][0] in measured)
+        self.tensors = [(given[at][0], given[at][2].shape) for at in order]
+        self.values = numpy.empty(sum(values.size for *_, values in given), dtype=numpy.float32)
+        leaves: list[Leaf] = []
+        for at, part in zip(order, self._parts_of(self.values), strict=True):
+            path, one, values = given[at]
+            leaves.append(JaxLeaf(path, one, part) if is_of_jax(one) else NumpyLeaf(path, values, part))
+        self._ordered = leaves
+        by_path = {leaf.path: leaf for leaf in leaves}
+        self._in_tree = [by_path[path] for path, *_ in given]
+
+        # Arrays of fewer bits round what they are given. What is sent is the change since then.
+        has_fewer = any(values.dtype.itemsize < self.values.itemsize for *_, values in given)
+        self.rounded = self.values.copy() if has_fewer else None
+        self._form = _rebuilt(tree, iter(self._in_tree))
+        self._tree: Any = None
+
+    @property
+    def tree(self) -> Any:
+        """The arrays of the run, in the form of those that were given. What is written to those of NumPy is trained."""
+        if self._tree is None:
+            self._tree = _rebuilt(self._form, (leaf.now for leaf in self._in_tree))
+        return self._tree
 
     def subject(self) -> Any:
         return self.fresh()
 
     def fresh(self) -> Any:
-        """Copies of the values, in the form of the arrays that were given."""
-        return _rebuilt(self.tree, (view.copy() for view in self._views))
+        """The values in arrays that nobody else changes, in the form and the types of those that were given."""
+        return _rebuilt(self._form, (leaf.fresh() for leaf in self._in_tree))
+
+    def load(self, evaluates: bool) -> None:
+        for leaf in self._ordered:
+            leaf.load()
+        if self.rounded is not None:
+            for leaf, rounded in zip(self._ordered, self._parts_of(self.rounded), strict=True):
+                rounded[...] = self._numpy.asarray(leaf.now)
+        self._forget_replaced()
+
+    def store(self) -> None:
+        for leaf in self._ordered:
+            leaf.store()
 
     def take(self, tree: Any) -> None:
         """Takes values over.
@@ -50,16 +87,44 @@ class Arrays(Parameters):
             GaiaError: Their names or shapes are others.
         """
         # The keys of dicts may have changed their order, which some libraries sort.
-        leaves = dict(_leaves(tree, ""))
-        for (path, shape), view in zip(self.tensors, self._views, strict=True):
-            if path not in leaves:
+        found = dict(_leaves(tree, ""))
+        for leaf, (path, shape) in zip(self._ordered, self.tensors, strict=True):
+            if path not in found:
                 raise GaiaError(f"run.step was given no {path}, expected the arrays of gaia.join(...)", 2)
-            leaf = leaves.pop(path)
-            if self._numpy.shape(leaf) != shape:
-                raise GaiaError(f"run.step was given {path} {self._numpy.shape(leaf)}, expected {path} {shape}", 2)
-            view[...] = leaf
-        for path in leaves:
+            values = found.pop(path)
+            if self._numpy.shape(values) != shape:
+                raise GaiaError(f"run.step was given {path} {self._numpy.shape(values)}, expected {path} {shape}", 2)
+            leaf.take(values)
+        for path in found:
             raise GaiaError(f"run.step was given {path}, expected the arrays of gaia.join(...)", 2)
+        self._forget_replaced()
+
+    def check_in_place(self) -> None:
+        """Checks that a script can have changed the arrays where they are.
+
+        Raises:
+            GaiaError: One of them cannot be changed.
+        """
+        for leaf in self._in_tree:
+            if not leaf.changes_in_place:
+                raise GaiaError(
+                    f"run.step() without arrays, and {leaf.path} is an array of JAX, which is not changed in place, expected "
+                    "run.step(params) with the arrays after the step",
+                    2,
+                )
+
+    def _parts_of(self, buffer: Any) -> Iterator[Any]:
+        """The part of a buffer that each array has, in its shape."""
+        start = 0
+        for _, shape in self.tensors:
+            end = start + math.prod(shape)
+            yield buffer[start:end].reshape(shape)
+            start = end
+
+    def _forget_replaced(self) -> None:
+        """Forgets a tree with arrays that others have replaced."""
+        if not all(leaf.changes_in_place for leaf in self._in_tree):
+            self._tree = None
 
 
 class ArraysRun(Run):
@@ -69,7 +134,8 @@ class ArraysRun(Run):
 
     @property
     def params(self) -> Any:
-        """The arrays, as views: what is written to them before :meth:`step` is what it sends."""
+        """The arrays, in the types of those that were given. What is written to arrays of NumPy before :meth:`step` is what it
+        sends. Those of JAX are others after each step, which takes them as its argument."""
         return self._parameters.tree
 
     def step(
@@ -79,7 +145,7 @@ class ArraysRun(Run):
 
         Args:
             params: The arrays after the step, in the form of those that were given to :func:`gaia.join`. ``None`` where
-                :attr:`params` were changed in place; then those views are returned.
+                :attr:`params` were changed in place; then those are returned.
             examples: How many examples the step was made on.
             rows: By the path of an array: the rows of its first dimension that steps read and change in the clock that begins
                 after this step, as an array or a list of whole numbers. Said with the last step of a clock. That clock reads
@@ -87,9 +153,12 @@ class ArraysRun(Run):
             learning_rate: The rate of the step, where it changes: ASP's threshold falls with it.
 
         Raises:
-            GaiaError: ``params`` have other names or shapes, or ``rows`` names no array or a row that it does not have.
+            GaiaError: ``params`` have other names or shapes, or are left out with arrays of JAX, or ``rows`` names no array or a
+                row that it does not have.
         """
-        if params is not None:
+        if params is None:
+            self._parameters.check_in_place()
+        else:
             self._parameters.take(params)
         self._examples += examples
         self._stepped(rows, learning_rate)
@@ -114,6 +183,23 @@ def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from _leaves(part, f"{path}.{name}" if path else name)
 
 
+def _paths_of(names: Sequence[str], paths: Sequence[str]) -> set[str]:
+    """The paths of the arrays that are named, one by one or by a part of the tree.
+
+    Raises:
+        GaiaError: A name is of no array.
+    """
+    if isinstance(names, str):
+        raise GaiaError(f'statistics is "{names}", expected a list of paths: statistics=["{names}"]', 2)
+    found: set[str] = set()
+    for name in names:
+        of_name = [path for path in paths if path == name or path.startswith(f"{name}.")]
+        if not of_name:
+            raise GaiaError(f"statistics names {name}, expected paths of arrays: {', '.join(paths)}", 2)
+        found.update(of_name)
+    return found
+
+
 def _rebuilt(tree: Any, leaves: Iterator[Any]) -> Any:
     children = _children(tree)
     if children is None:
@@ -124,5 +210,3 @@ def _rebuilt(tree: Any, leaves: Iterator[Any]) -> Any:
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*parts)
     return type(tree)(parts)
-
-

@@ -15,7 +15,8 @@ def main() -> int:
     """Runs the command line of this process, and returns its exit code."""
     # The run ends in order on a first Ctrl-C, and at once on a second, as without Python.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if "--json" in sys.argv[1:]:
+    flags = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    if "--json" in flags:
         # Standard output is one JSON object, and scripts print what they like.
         sys.stdout = sys.stderr
     scripts = Scripts()

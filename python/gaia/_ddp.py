@@ -11,6 +11,7 @@ from torch import distributed
 
 from gaia._errors import GaiaError, RunStopped
 from gaia._exit import exit_at_once
+from gaia._failures import Listening, tell_failures
 from gaia._place import Worker
 from gaia._rows import Rows
 from gaia._run import STOPPED, Evaluate, Run
@@ -23,7 +24,8 @@ class DdpRun(Run):
 
     The first process exchanges changes with the run, judges and ends. After each clock the others receive its clock, whether the
     run is over, and the values that the run has given it, so that all go on alike. Where the run has given none, as between two
-    rounds of local steps, DDP has kept the weights equal, and they receive its statistics.
+    rounds of local steps, DDP has kept the weights equal, and they receive its statistics. One of the others that fails tells the
+    first one, which fails the run.
     """
 
     _parameters: Module
@@ -33,8 +35,13 @@ class DdpRun(Run):
     ) -> None:
         super().__init__(parameters, worker, evaluate, steps_per_clock, sharded)
         self._device = device_of_group(parameters.subject().parameters())
+        self._listening: Listening | None = None
 
     def _begin(self, metric: str | None, higher_is_better: bool, momentum: float, average: bool) -> None:
+        if self._worker is None:
+            tell_failures(lambda: self._over)
+        else:
+            self._listening = Listening(self._worker, lambda: self._over)
         self._as_one(lambda: super(DdpRun, self)._begin(metric, higher_is_better, momentum, average))
         if self._worker is None:
             # The first process ends the run when its script ends, and tells the others.
@@ -50,6 +57,13 @@ class DdpRun(Run):
         self._as_one(lambda: super(DdpRun, self)._end_clock(examples * distributed.get_world_size(), needed))
 
     def end(self) -> None:
+        try:
+            self._end()
+        finally:
+            if self._listening is not None:
+                self._listening.stop()
+
+    def _end(self) -> None:
         if self._over:
             return
         if not distributed.is_initialized():
@@ -78,6 +92,9 @@ class DdpRun(Run):
                 act()
             except BaseException as error:  # noqa: BLE001
                 failure = error
+            if failure is not None and self._listening is not None and self._listening.has_heard:
+                # A collective would wait for the process that has failed.
+                raise failure
             found = [self.clock, self._over, failure is not None, self._has_loaded]
             state = torch.tensor(found, dtype=torch.int64, device="cpu")
         self._take_from_first(state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from gaia._arrays import Arrays, ArraysRun
@@ -40,6 +40,8 @@ def join(
     metric: str | None = None,
     higher_is_better: bool = False,
     average: bool = True,
+    statistics: Sequence[str] | None = (),
+    momentum: float = 0.0,
 ) -> ArraysRun: ...
 def join(
     model: Any,
@@ -52,6 +54,8 @@ def join(
     average: bool = True,
     sharded: bool = False,
     evaluate_rows: Mapping[str, Any] | None = None,
+    statistics: Sequence[str] | None = (),
+    momentum: float = 0.0,
 ) -> Run:
     """Joins the run that this process is part of. A script that is started alone trains as without this call, to the bit.
 
@@ -62,7 +66,8 @@ def join(
     Args:
         model: A ``torch.nn.Module``, or arrays: a dict, list or tuple of NumPy or JAX arrays of floating-point numbers, nested
             as you like. Parameters that need no gradient and tensors of whole numbers stay as they are. What ``torch.compile``
-            returns joins with the names of the module that it has compiled.
+            returns joins with the names of the module that it has compiled. Arrays keep their types; what workers send one
+            another is of single precision.
         optimizer: The optimizer of a module. After each of its steps the run goes on. Its state stays in this worker.
         evaluate: Called with the model, and returns what it is worth on this worker's held-out data: the loss, or
             ``(loss, metric)``, or ``(loss, metric, examples)`` where workers have held out different numbers of examples.
@@ -71,16 +76,21 @@ def join(
             ``loss``, and a second number of ``evaluate`` is ``run.metrics["metric"]``.
         higher_is_better: Whether a higher metric is better, as of an accuracy.
         average: Whether changes of workers are averaged: a clock of BSP is then a step on the examples of all workers. Without
-            it they are added.
+            it they are added, and statistics are averaged still.
         sharded: Whether the processes of each data center share the module among them, by ``fully_shard``. Each is a worker
             then. Processes without ``torch.distributed``, such as the coordinator, need to know it as well.
         evaluate_rows: By the name of the weight of a :class:`gaia.torch.Embedding`: the rows that ``evaluate`` reads, as a
             tensor, an array or a list of whole numbers. This worker holds them during evaluations and after the run.
+        statistics: Of arrays, the paths of those that are statistics, such as ``["norm.mean"]``, or of parts of the tree that
+            have them. Data centers agree on their mean. Those of a module are its buffers.
+        momentum: Of arrays, the share of the last step that each step adds, as plain SGD with momentum does: ASP then shares
+            gradients instead of steps. Needs ``steps_per_clock=1``. That of a module is its optimizer's.
 
     Raises:
         GaiaError: An argument is wrong, or the run cannot be joined.
         RunStopped: The run has failed elsewhere.
     """
+    statistics = () if statistics is None else statistics
     if steps_per_clock < 1:
         raise GaiaError(f"steps_per_clock is {steps_per_clock}, expected at least 1", 2)
     if metric == "clock":
@@ -101,6 +111,11 @@ def join(
         raise GaiaError("gaia.join(...) was called before, expected one call in a script", 2)
 
     if is_module:
+        if momentum or len(statistics) > 0:
+            raise GaiaError(
+                "statistics= or momentum= with a torch.nn.Module, expected neither: its buffers and its optimizer say them",
+                2,
+            )
         return join_module(
             model, optimizer, own, evaluate, steps_per_clock, metric, higher_is_better, average, sharded, evaluate_rows
         )
@@ -109,8 +124,14 @@ def join(
         raise GaiaError("an optimizer without a torch.nn.Module, expected join(arrays, evaluate=...) and run.step(...)", 2)
     if sharded:
         raise GaiaError("sharded=True with arrays, expected a torch.nn.Module that fully_shard shares among processes", 2)
-    run = ArraysRun(Arrays(model), own, evaluate, steps_per_clock)
-    run._begin(metric, higher_is_better, 0.0, average)
+    if not 0 <= momentum < 1:
+        raise GaiaError(f"momentum is {momentum}, expected from 0 to below 1", 2)
+    if momentum and steps_per_clock > 1:
+        raise GaiaError(
+            f"momentum is {momentum} and steps_per_clock is {steps_per_clock}, expected clocks of one step, or no momentum", 2
+        )
+    run = ArraysRun(Arrays(model, statistics), own, evaluate, steps_per_clock)
+    run._begin(metric, higher_is_better, momentum, average)
     return run
 
 

@@ -14,7 +14,7 @@ from gaia import _gaia
 from gaia._errors import GaiaError
 from gaia._exit import exit_at_once
 from gaia._log import flush, follow
-from gaia._place import NamedPlace, Worker, enter_process
+from gaia._place import NamedPlace, Worker, enter_process, rank
 from gaia._program import INTERRUPTED, PROGRAM
 from gaia._run import leave
 from gaia._scripts import described
@@ -95,11 +95,13 @@ class Node:
         After Ctrl-C the run goes on without this process, as after a signal to ``gaia node``.
         """
         show, failures = sys.excepthook, []
+        # Later the process group may be gone, by which it is known.
+        own = rank()
 
         def failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
             failures.append(error)
             if not isinstance(error, KeyboardInterrupt):
-                worker.exchange.fail(f"rank {worker.exchange.rank}: {described(error)}")
+                worker.exchange.fail(f"rank {own}: {described(error)}")
             show(kind, error, trace)
 
         def ended() -> None:

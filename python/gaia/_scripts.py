@@ -32,20 +32,21 @@ class Scripts:
         self._threads: list[tuple[threading.Thread, Worker]] = []
         self.failures: list[BaseException] = []
 
-    def start(self, exchange: Exchange, script: str | None, seed: int) -> None:
-        """Starts the script of a worker, and returns at once."""
+    def start(self, exchange: Exchange, command: list[str], seed: int) -> None:
+        """Starts the script of a worker, and returns at once. ``command`` is its path and its arguments; empty if the run has
+        none."""
         main, module = self._main, None
         if main is None:
-            if script is None:
+            if not command:
                 raise ValueError(
                     "the run file names no script, expected --script or app.script, or app.model where no worker runs"
                 )
-            path = os.fspath(script)
+            path = command[0]
             if not os.path.isfile(path):
                 raise FileNotFoundError(f"app.script is {path}, expected a Python script")
             _import_generators(path)
             module = script_module(path)
-            main = lambda: run_script(module)  # noqa: E731
+            main = lambda: run_script(module, command)  # noqa: E731
         worker = Worker(exchange, Turn(seed, module))
         name = f"gaia-script-{exchange.rank}"
         thread = threading.Thread(target=self._run, args=(worker, main), name=name, daemon=True)
@@ -113,14 +114,14 @@ def script_module(path: str) -> types.ModuleType:
     return module
 
 
-def run_script(module: types.ModuleType) -> None:
-    """Runs a script as ``python FILE`` does, in its module. Its folder comes first on the path of imports."""
+def run_script(module: types.ModuleType, command: list[str]) -> None:
+    """Runs a script as ``python FILE ARGUMENTS`` does, in its module. Its folder comes first on the path of imports."""
     path = module.__file__
     assert path is not None
     folder = os.path.dirname(os.path.abspath(path))
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    sys.argv = [path]
+    sys.argv = list(command)
     with open(path, "rb") as file:
         code = compile(file.read(), path, "exec")
     exec(code, module.__dict__)  # noqa: S102

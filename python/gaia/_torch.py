@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 
 from gaia._errors import GaiaError
 from gaia._inside import inside
-from gaia._optimizers import steps_under_way
+from gaia._optimizers import on_the_host, steps_under_way
 from gaia._place import Worker, named
 from gaia._run import Evaluate, Parameters, Run
 from gaia._sparse import SparseTable, evaluated_rows
@@ -71,7 +72,7 @@ def join_module(
             trained.check()
         run._stepped(rate=_rate(optimizer, run._ends_clock))
 
-    optimizer.register_step_post_hook(stepped)
+    optimizer.register_step_post_hook(on_the_host(stepped))
     if trained is not None:
         watch_others(optimizer, run)
     return run
@@ -137,9 +138,17 @@ def check_wrapping(model: torch.nn.Module) -> None:
     """Checks that a module joins before it is wrapped.
 
     Raises:
-        GaiaError: It is, or has in it, one of DDP or ``DataParallel``.
+        GaiaError: It is, or has in it, one of DDP, ``DataParallel`` or FSDP1.
     """
+    # Whoever has a module of FSDP1 has imported it.
+    first_fsdp: Any = getattr(sys.modules.get("torch.distributed.fsdp"), "FullyShardedDataParallel", ())
     for name, one in model.named_modules():
+        if isinstance(one, first_fsdp):
+            raise GaiaError(
+                f"{name or 'the module'} is a FullyShardedDataParallel (FSDP1), which keeps the parameters of its layers in one "
+                "flat tensor, expected FSDP2: torch.distributed.fsdp.fully_shard(net), and then gaia.join(..., sharded=True)",
+                2,
+            )
         if isinstance(one, (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)):
             kind, where = type(one).__name__, f"{name} of the module" if name else "the module"
             raise GaiaError(

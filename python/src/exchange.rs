@@ -591,7 +591,8 @@ impl Exchange {
 
     /// The script has failed. So does who waits for it.
     fn fail(&self, reason: String) {
-        self.lock().failed = Some(reason);
+        // What is told later is mostly what the first failure has caused.
+        self.lock().failed.get_or_insert(reason);
         self.changed.notify_all();
     }
 }

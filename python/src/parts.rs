@@ -48,10 +48,18 @@ pub(crate) type Rows = Arc<[u32]>;
 /// The rows of each table that a script holds.
 pub(crate) struct Parts(Vec<Part>);
 
+/// The part of a change of a script that is a change of the model.
+#[derive(Clone, Copy)]
+pub(crate) struct Shares {
+    pub(crate) weights: f32,
+    pub(crate) statistics: f32,
+}
+
 /// The rows of one table that a script holds, and where their values lie.
 struct Part {
     rows: Range<usize>,
     is_whole: bool,
+    is_statistics: bool,
     /// Whether changes are sent.
     sends: bool,
     width: usize,
@@ -197,6 +205,7 @@ impl Parts {
             let rows = held.unwrap_or(0..count);
             let part = Part {
                 is_whole: rows == (0..count),
+                is_statistics,
                 sends: sends_statistics || !is_statistics,
                 width,
                 in_model: layout.row_offset(table, rows.start),
@@ -247,14 +256,19 @@ impl Parts {
         }
     }
 
-    /// `share` of the change of each row that has changed in an iteration.
+    /// The share of each table that is not sparse.
+    pub(crate) fn all_shares(&self, shares: Shares) -> impl Iterator<Item = f32> {
+        self.0.iter().map(move |part| part.share(shares))
+    }
+
+    /// The share of the change of each row that has changed in an iteration.
     ///
     /// # Errors
     /// The first row that has changed and was not read.
     pub(crate) fn changes(
         &self,
         iteration: &Iteration<'_>,
-        share: f32,
+        shares: Shares,
         tensors: &[Tensor],
     ) -> Result<Deltas, String> {
         let after = iteration.after;
@@ -269,8 +283,8 @@ impl Parts {
                     None => &iteration.model[part.all_in_model()],
                 };
                 let rows = part.rows.clone().map(|row| row as u32);
-                let (width, memory) = (part.width, Vec::new());
-                return Ok(changed_rows(rows, before, &after[all], width, share, memory));
+                let (width, share) = (part.width, part.share(shares));
+                return Ok(changed_rows(rows, before, &after[all], width, share, Vec::new()));
             };
 
             let held = iteration.rounded.unwrap_or(iteration.held);
@@ -282,20 +296,20 @@ impl Parts {
                 rows.copied().collect()
             };
             let (before, after) = (listed(held), listed(after));
-            let (rows, width) = (rows.iter().copied(), part.width);
-            Ok(changed_rows(rows, &before, &after, width, share, Vec::new()))
+            let (width, share) = (part.width, part.share(shares));
+            Ok(changed_rows(rows.iter().copied(), &before, &after, width, share, Vec::new()))
         };
         let tables = self.0.iter().enumerate().map(of_part).collect::<Result<_, String>>()?;
         Ok(Deltas { tables })
     }
 
-    /// `share` of the change of each row of a whole model that has changed: from `before` to what the script's buffer holds
+    /// The share of the change of each row of a whole model that has changed: from `before` to what the script's buffer holds
     /// `after`. `spare` has the memory of earlier changes by table, which is used again once nobody else holds it.
     pub(crate) fn changes_of_whole<B: Value>(
         &self,
         before: &[B],
         after: &[Cell<f32>],
-        share: f32,
+        shares: Shares,
         spare: &mut Vec<SharedValues>,
     ) -> Deltas {
         spare.resize_with(self.0.len(), SharedValues::default);
@@ -307,6 +321,7 @@ impl Parts {
             let rows = part.rows.clone().map(|row| row as u32);
             let memory = spare.reclaim().unwrap_or_default();
 
+            let share = part.share(shares);
             let mut changed = changed_rows(rows, before, after, part.width, share, memory);
             if changed.rows.len(part.rows.len()) == part.rows.len() {
                 changed.rows = TableRows::All;
@@ -326,11 +341,11 @@ impl Parts {
         py: Python<'_>,
         deltas: &mut Deltas,
         (model, read): (&Model, &NamedRows),
-        share: f32,
+        shares: Shares,
     ) -> Result<(), String> {
         deltas.tables.resize(model.layout().tables().len(), TableDeltas::none());
         for (table, hand) in read.hands() {
-            deltas.tables[table.index()] = hand.changes(py, table, model, share)?;
+            deltas.tables[table.index()] = hand.changes(py, table, model, shares.weights)?;
         }
         Ok(())
     }
@@ -342,6 +357,11 @@ impl Parts {
 }
 
 impl Part {
+    /// The share of its changes that are changes of the model.
+    fn share(&self, shares: Shares) -> f32 {
+        if self.is_statistics { shares.statistics } else { shares.weights }
+    }
+
     fn len(&self) -> usize {
         self.rows.len() * self.width
     }

@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::iter::once;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +14,7 @@ use pyo3::prelude::*;
 
 use crate::buffer::numbers;
 use crate::exchange::{Answer, Declaration, Exchange, Request};
-use crate::parts::{Iteration, NOT_CONTIGUOUS, NamedRows, Parts};
+use crate::parts::{Iteration, NOT_CONTIGUOUS, NamedRows, Parts, Shares};
 use gaia::{
     Application, ApplicationError, Clock, DcId, Deltas, EvaluationSums, Metric, Model, ModelLayout,
     RowSet, ScriptModel, Seed, SharedValues, TableRows, Task, TensorSpec, WeightedSum, Work,
@@ -21,9 +23,10 @@ use gaia::{
 
 /// Starts the script of a worker.
 pub(crate) struct Starter {
-    /// Called with an [`Exchange`], the path of the script and the seed. Returns at once.
+    /// Called with an [`Exchange`], the script's path and arguments and the seed. Returns at once.
     pub(crate) start: Py<PyAny>,
     pub(crate) script: Option<PathBuf>,
+    pub(crate) arguments: Vec<String>,
     pub(crate) seed: u64,
     /// The number of workers of each data center.
     pub(crate) workers: Vec<usize>,
@@ -108,7 +111,12 @@ impl Starter {
     fn start(&self, rank: usize) -> Result<Started, String> {
         let script = Python::attach(|py| {
             let exchange = Py::new(py, Exchange::new(rank, self.size()))?;
-            self.start.call1(py, (exchange.clone_ref(py), self.script.clone(), self.seed))?;
+            // Without a script nobody reads arguments.
+            let command = self.script.iter().flat_map(|script| {
+                once(script.as_os_str()).chain(self.arguments.iter().map(OsStr::new))
+            });
+            let command: Vec<&OsStr> = command.collect();
+            self.start.call1(py, (exchange.clone_ref(py), command, self.seed))?;
             Ok(Arc::new(Script(exchange)))
         });
         let script = script.map_err(|error: PyErr| error.to_string())?;
@@ -421,8 +429,11 @@ impl Task for ScriptTask {
         is_fresh: bool,
         factor: Option<f32>,
     ) -> Result<(Option<Deltas>, Work), ApplicationError> {
-        let moves_alike = |factor: f32| (factor * self.share() - 1.0).abs() < SHARE_PRECISION;
-        let may_keep = factor.is_some_and(moves_alike);
+        let copy_moves_as_the_script = |factor: f32| {
+            let mut shares = self.parts.all_shares(self.shares());
+            shares.all(|share| (factor * share - 1.0).abs() < SHARE_PRECISION)
+        };
+        let may_keep = factor.is_some_and(copy_moves_as_the_script);
         let can_keep = self.can_keep()?;
         if can_keep {
             self.script.0.get().set_aside_where_left();
@@ -435,14 +446,14 @@ impl Task for ScriptTask {
     }
 
     fn hand_over(&mut self) -> Result<Deltas, ApplicationError> {
-        let share = self.share();
+        let shares = self.shares();
         let exchange = self.script.0.get();
         let Some(base) = self.base.take() else {
             return Err(ApplicationError::new("the script keeps no changes"));
         };
         let (parts, spare) = (&self.parts, &mut self.spare);
         let deltas = exchange.look(|py, declaration| {
-            let deltas = kept_changes(py, exchange, declaration, (parts, &base, share), spare);
+            let deltas = kept_changes(py, exchange, declaration, (parts, &base, shares), spare);
             exchange.set_keeps(false);
             deltas
         });
@@ -450,7 +461,7 @@ impl Task for ScriptTask {
     }
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
-        let share = self.share();
+        let shares = self.shares();
         let exchange = self.script.0.get();
         if exchange.has_ended() {
             return Ok((Deltas::none(&self.layout), Work::default()));
@@ -474,7 +485,7 @@ impl Task for ScriptTask {
         let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
             let Answer::Iterated { examples, learning_rate_factor, .. } = answer else {
                 let left =
-                    is_whole.then(|| changes_by_leaving(exchange, (parts, values, share), spare));
+                    is_whole.then(|| changes_by_leaving(exchange, (parts, values, shares), spare));
                 let deltas = left.flatten().unwrap_or_else(|| Deltas::none(layout));
                 return Ok((deltas, Work::default()));
             };
@@ -492,13 +503,13 @@ impl Task for ScriptTask {
                 }
                 let all = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
                 let mut deltas = match &declaration.rounded {
-                    None => parts.changes_of_whole(values, all, share, spare),
+                    None => parts.changes_of_whole(values, all, shares, spare),
                     Some(rounded) => {
                         let rounded = numbers(py, rounded).ok_or(NOT_CONTIGUOUS)?;
-                        parts.changes_of_whole(rounded, all, share, spare)
+                        parts.changes_of_whole(rounded, all, shares, spare)
                     }
                 };
-                parts.add_changes_in_hand(py, &mut deltas, (model, read), share)?;
+                parts.add_changes_in_hand(py, &mut deltas, (model, read), shares)?;
                 return Ok((deltas, work));
             }
 
@@ -508,8 +519,8 @@ impl Task for ScriptTask {
             let rounded = rounded.map_err(|error| error.to_string())?;
             let iteration =
                 Iteration { model: values, read, rounded: rounded.as_deref(), held: before, after };
-            let mut deltas = parts.changes(&iteration, share, &declaration.tensors)?;
-            parts.add_changes_in_hand(py, &mut deltas, (model, read), share)?;
+            let mut deltas = parts.changes(&iteration, shares, &declaration.tensors)?;
+            parts.add_changes_in_hand(py, &mut deltas, (model, read), shares)?;
             Ok((deltas, work))
         };
         let request = Request::Iterate { clock: clock.0, is_written: true, may_stay: false };
@@ -536,10 +547,10 @@ impl Task for ScriptTask {
 }
 
 impl ScriptTask {
-    /// The part of a change of the script that is a change of the model.
-    fn share(&self) -> f32 {
-        let holders = self.holders.load(Ordering::Relaxed);
-        if self.average { 1.0 / holders as f32 } else { 1.0 }
+    /// The part of a change of the script that is a change of the model. Statistics are averaged where weights are added, too.
+    fn shares(&self) -> Shares {
+        let average = 1.0 / self.holders.load(Ordering::Relaxed) as f32;
+        Shares { weights: if self.average { average } else { 1.0 }, statistics: average }
     }
 
     /// Whether the script's buffer has the whole model and its changes to the bit.
@@ -558,7 +569,7 @@ impl ScriptTask {
         is_fresh: bool,
         may_keep: bool,
     ) -> Result<(Option<Deltas>, Work), ApplicationError> {
-        let share = self.share();
+        let shares = self.shares();
         let exchange = self.script.0.get();
         let Self { parts, base, held, spare, learning_rate_factor, .. } = self;
         let (base, values) = (base.as_ref(), &model.values);
@@ -588,9 +599,9 @@ impl ScriptTask {
                 let before = if written.get() { Some(values) } else { base };
                 let deltas = match before {
                     Some(before) if base.is_some() => {
-                        kept_changes(py, exchange, declaration, (parts, before, share), spare)?
+                        kept_changes(py, exchange, declaration, (parts, before, shares), spare)?
                     }
-                    Some(before) => changes_by_leaving(exchange, (parts, before, share), spare)
+                    Some(before) => changes_by_leaving(exchange, (parts, before, shares), spare)
                         .unwrap_or_else(|| Deltas::none(model.layout())),
                     None => Deltas::none(model.layout()),
                 };
@@ -613,7 +624,7 @@ impl ScriptTask {
                 copied.map_err(|error| error.to_string())?;
             }
             let after = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
-            Ok((Some(parts.changes_of_whole(values, after, share, spare)), work))
+            Ok((Some(parts.changes_of_whole(values, after, shares, spare)), work))
         };
 
         let asked = exchange.ask(request, write, show);
@@ -628,25 +639,25 @@ fn kept_changes(
     py: Python<'_>,
     exchange: &Exchange,
     declaration: &Declaration,
-    (parts, before, share): (&Parts, &[f32], f32),
+    (parts, before, shares): (&Parts, &[f32], Shares),
     spare: &mut Vec<SharedValues>,
 ) -> Result<Deltas, String> {
-    if let Some(deltas) = changes_by_leaving(exchange, (parts, before, share), spare) {
+    if let Some(deltas) = changes_by_leaving(exchange, (parts, before, shares), spare) {
         return Ok(deltas);
     }
     let after = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
-    Ok(parts.changes_of_whole(before, after, share, spare))
+    Ok(parts.changes_of_whole(before, after, shares, spare))
 }
 
 /// What a script had changed of `before` when it left its loop, if it has left it since its latest iteration.
 fn changes_by_leaving(
     exchange: &Exchange,
-    (parts, before, share): (&Parts, &[f32], f32),
+    (parts, before, shares): (&Parts, &[f32], Shares),
     spare: &mut Vec<SharedValues>,
 ) -> Option<Deltas> {
     let mut aside = exchange.take_aside()?;
     let after = Cell::from_mut(aside.as_mut_slice()).as_slice_of_cells();
-    Some(parts.changes_of_whole(before, after, share, spare))
+    Some(parts.changes_of_whole(before, after, shares, spare))
 }
 
 /// The task of a worker whose script has failed before its first step.

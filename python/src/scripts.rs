@@ -40,6 +40,7 @@ impl Scripts {
         let starter = Starter {
             start: Python::attach(|py| self.start.clone_ref(py)),
             script: external.script.clone(),
+            arguments: external.arguments.clone(),
             seed: plan.seed.0,
             workers: plan.topology.data_centers.iter().map(|dc| dc.workers).collect(),
             is_real: plan.driver == DriverKind::Real,

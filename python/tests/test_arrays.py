@@ -10,7 +10,7 @@ import time
 
 import numpy
 import pytest
-from conftest import EXAMPLES, environment, gaia as command, write
+from conftest import EXAMPLES, SHRINKING, environment, gaia as command, write
 from processes import Cluster, said
 
 import gaia
@@ -499,6 +499,210 @@ def test_the_cells_of_the_notebook_run(capsys):
     shown = capsys.readouterr().out
     assert all(remote in shown for remote in ("bsp", "local-steps", "asp")), shown
     assert all(one["objective"] < 1 for one in names["results"].values()), shown
+
+
+def kinds(tree):
+    """The types of the arrays in a tree."""
+    return {path: (type(one), str(one.dtype)) for path, one in tree.items()}
+
+
+def test_alone_arrays_keep_their_types_and_all_of_their_digits():
+    x, y = (part.astype(numpy.float64) for part in data(0))
+    handed_over, in_place = numpy.zeros(FEATURES), numpy.zeros(FEATURES)
+    plain = numpy.zeros(FEATURES)
+    handing = gaia.join({"w": handed_over}, evaluate=lambda params: 0.0)
+    changing = gaia.join({"w": in_place}, evaluate=lambda params: 0.0)
+    for _ in range(10):
+        plain = plain - 0.1 * gradient(plain, x, y)
+        handed_over = handing.step({"w": handed_over - 0.1 * gradient(handed_over, x, y)})["w"]
+        changing.params["w"][...] = changing.params["w"] - 0.1 * gradient(changing.params["w"], x, y)
+        changing.step()
+    assert kinds(handing.params) == kinds(changing.params) == {"w": (numpy.ndarray, "float64")}
+    assert (handed_over == plain).all() and (changing.params["w"] == plain).all()
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("remote", ["bsp", "asp", "local-steps"])
+def test_in_a_run_arrays_keep_their_types(three, remote, in_place):
+    """Those of fewer bits are trained as the others are: the servers have a copy of single precision."""
+    given = {"half": "float16", "single": "float32", "double": "float64"}
+    expected = {name: (numpy.ndarray, dtype) for name, dtype in given.items()}
+    finals = {}
+
+    def main():
+        def evaluate(params):
+            assert kinds(params) == expected
+            return float(numpy.square(params["single"] - 1).mean())
+
+        run = gaia.join({name: numpy.zeros(4, dtype) for name, dtype in given.items()}, evaluate=evaluate)
+        while not run.over:
+            assert kinds(run.params) == expected
+            if in_place:
+                for one in run.params.values():
+                    one += one.dtype.type(0.1) * (1 - one)
+                run.step()
+            else:
+                changed = {name: one + one.dtype.type(0.1) * (1 - one) for name, one in run.params.items()}
+                assert kinds(run.step(changed)) == expected
+        assert kinds(run.params) == expected
+        finals[gaia.rank()] = {name: one.copy() for name, one in run.params.items()}
+
+    assert gaia.simulate(main, three, set={"sync.remote.model": remote, "stop.clocks": 80})["copies_equal"]
+    for name in given:
+        assert all((final[name] == finals[0][name]).all() for final in finals.values()), name
+        assert numpy.abs(finals[0][name] - finals[0]["single"]).max() < 0.01 < finals[0]["single"].min(), finals[0]
+    assert (finals[0]["double"] == finals[0]["double"].astype(numpy.float32)).all(), "what crosses is of single precision"
+
+
+def test_statistics_among_arrays_are_averaged_and_not_extrapolated(three):
+    """All change alike, and an outer momentum moves weights alone further."""
+    finals = {}
+
+    def main():
+        tree = {"norm": {"mean": numpy.zeros(3, numpy.float32), "scale": numpy.zeros(2)}, "w": numpy.zeros(3, numpy.float32)}
+        run = gaia.join(tree, evaluate=lambda params: 1.0, statistics=["norm"])
+        assert run._parameters.statistics == 2
+        assert [name for name, _ in run._parameters.tensors] == ["w", "norm.mean", "norm.scale"]
+        while not run.over:
+            for one in (run.params["w"], *run.params["norm"].values()):
+                one += 1
+            run.step()
+        finals[gaia.rank()] = run.clock, run.params
+
+    settings = {"sync.remote": {"model": "local-steps", "steps": 5, "overlap": 0, "outer": "nesterov", "outer_momentum": 0.5}}
+    settings["stop.clocks"] = 20
+    assert gaia.simulate(main, three, set=settings)["copies_equal"]
+    clocks, params = finals[0]
+    # The last clocks are not those of all workers.
+    assert all((abs(one - clocks) <= 1).all() for one in params["norm"].values()), finals
+    assert (params["w"] > clocks + 3).all(), finals
+
+
+@pytest.mark.parametrize("remote", ["bsp", "asp", "local-steps"])
+def test_statistics_are_averaged_where_changes_are_added(three, remote):
+    """All six workers change alike: weights add up over them, and statistics do not."""
+    finals = {}
+
+    def main():
+        tree = {"mean": numpy.zeros(3, numpy.float32), "w": numpy.zeros(3, numpy.float32)}
+        run = gaia.join(tree, evaluate=lambda params: 1.0, average=False, statistics=["mean"])
+        while not run.over:
+            for one in run.params.values():
+                one += 1
+            run.step()
+        finals[gaia.rank()] = run.clock, run.params
+
+    settings = {"sync.remote": {"model": remote}, "stop.clocks": 20}
+    if remote == "local-steps":
+        settings["sync.remote"] |= {"steps": 5, "overlap": 0, "combine": "sum", "outer_learning_rate": 1.0, "values": "f32"}
+    assert gaia.simulate(main, three, set=settings)["copies_equal"]
+    clocks, params = finals[0]
+    # The last clocks are not those of all workers.
+    assert numpy.abs(params["mean"] - clocks).max() <= 2, finals
+    assert (params["w"] > 5 * clocks).all(), finals
+
+
+def test_the_momentum_and_the_statistics_of_arrays_are_declared(tmp_path):
+    text = SHRINKING.replace('metric="distance"', 'metric="distance", momentum=0.9, statistics=["kernel"]')
+    script, run = write(tmp_path / "train.py", text), EXAMPLES / "regions.toml"
+    ended = command("init", run, "--script", script, "--out", "model.safetensors", "--json", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    written = json.loads(ended.stdout)
+    assert (written["momentum"], written["statistics"], written["tensors"]) == (0.9, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"statistics": "b"}, 'statistics is "b", expected a list of paths'),
+        ({"statistics": ["c"]}, "statistics names c, expected paths of arrays: w, b.0"),
+        ({"momentum": 1.0}, "momentum is 1.0, expected from 0 to below 1"),
+        ({"momentum": 0.9, "steps_per_clock": 2}, "expected clocks of one step, or no momentum"),
+    ],
+)
+def test_roles_of_arrays_that_are_wrong_are_named(settings, said):
+    tree = {"w": numpy.zeros(3, numpy.float32), "b": [numpy.zeros(3, numpy.float32)]}
+    with pytest.raises(gaia.GaiaError, match=said) as raised:
+        gaia.join(tree, evaluate=len, **settings)
+    assert raised.value.exit_code == 2
+
+
+def test_two_arrays_of_one_path_are_refused():
+    zeros = numpy.zeros(3, numpy.float32)
+    with pytest.raises(gaia.GaiaError, match="two arrays are called a.b, expected a path of its own for each") as raised:
+        gaia.join({"a.b": zeros, "a": {"b": zeros}}, evaluate=len)
+    assert raised.value.exit_code == 2
+
+
+def test_no_statistics_may_be_said_as_none():
+    run = gaia.join({"w": numpy.zeros(3, numpy.float32)}, evaluate=len, statistics=None)
+    assert run._parameters.statistics == 0
+
+
+def test_arrays_of_jax_come_back_as_such(three):
+    jax = pytest.importorskip("jax", reason="skipped: jax is not installed")
+    tree = {"w": jax.numpy.zeros(3), "half": jax.numpy.zeros(3, jax.numpy.bfloat16), "b": numpy.zeros(3)}
+
+    def are_alike(given):
+        types = {name: str(one.dtype) for name, one in given.items()}
+        assert types == {"w": "float32", "half": "bfloat16", "b": "float64"}
+        assert [isinstance(one, jax.Array) for one in given.values()] == [True, True, False]
+        assert all(given[name].devices() == tree[name].devices() for name in ("w", "half"))
+        assert [given[name].committed for name in ("w", "half")] == [False, False]
+        return float(given["w"].sum())
+
+    finals = {}
+
+    # Scripts of JAX give the memory of the arrays before a step to those after it.
+    half_way = jax.jit(lambda params: jax.tree.map(lambda one: one + (1 - one) / 2, params), donate_argnums=0)
+
+    def train(run):
+        params = run.params
+        while not run.over and run.clock < 20:
+            are_alike(params)
+            changed = half_way({name: params[name] for name in ("w", "half")})
+            params = run.step({**changed, "b": params["b"] + (1 - params["b"]) / 2})
+        run.end()
+        are_alike(run.params)
+        return {name: numpy.asarray(one, numpy.float64) for name, one in run.params.items()}
+
+    def copies():
+        return {name: one.copy() for name, one in tree.items()}
+
+    def main():
+        finals[gaia.rank()] = train(gaia.join(copies(), evaluate=are_alike))
+
+    assert gaia.simulate(main, three)["copies_equal"]
+    finals["alone"] = train(gaia.join(copies(), evaluate=are_alike))
+    assert all(numpy.abs(one - 1).max() < 0.01 for final in finals.values() for one in final.values()), finals
+
+    run = gaia.join(copies(), evaluate=are_alike)
+    with pytest.raises(gaia.GaiaError, match=r"w is an array of JAX, .*expected run.step\(params\)"):
+        run.step()
+
+
+def test_arrays_of_jax_stay_committed_to_their_devices():
+    jax = pytest.importorskip("jax", reason="skipped: jax is not installed")
+    committed = jax.device_put(jax.numpy.zeros(3), jax.devices()[0])
+    arrays = gaia.join({"w": committed, "free": jax.numpy.zeros(3)}, evaluate=len)._parameters
+    arrays.load(False)
+    assert (arrays.tree["w"].committed, arrays.tree["free"].committed) == (True, False)
+
+
+def test_arrays_of_jax_that_were_donated_are_named(tmp_path):
+    jax = pytest.importorskip("jax", reason="skipped: jax is not installed")
+    update = jax.jit(lambda params: jax.tree.map(lambda one: one + 1, params), donate_argnums=0)
+    run = gaia.join({"layer": {"w": jax.numpy.zeros(3)}}, evaluate=len, steps_per_clock=2)
+    params = run.step(update(run.params))
+    changed = update(params)
+    with pytest.raises(gaia.GaiaError, match=r"run.step was given layer.w, which was donated, expected the array after"):
+        run.step(params)
+    with pytest.raises(gaia.GaiaError, match=r"layer.w was donated after run.step, expected run.step\(arrays\) with") as raised:
+        run.save(tmp_path / "model.safetensors")
+    assert raised.value.exit_code == 2
+    # The arrays after the update make up for them.
+    assert (run.step(changed)["layer"]["w"] == 2).all() and run.clock == 1
+    run.save(tmp_path / "model.safetensors")
 
 
 def test_jax_trains_over_three_regions(tmp_path):

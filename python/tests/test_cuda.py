@@ -93,6 +93,8 @@ def test_what_is_computed_after_loading_waits_for_it_and_the_host_does_not(busy)
     staging, (flat,), _ = staged(tensor)
     staging.load()
     before, after = tensor.clone(), tensor * 2
+    # A copy that is under way may take what is written next.
+    torch.cuda.synchronize()
     for count in range(1, 6):
         flat.fill_(count)
         busy()

@@ -102,6 +102,50 @@ def test_data_centers_agree_on_what_such_an_optimizer_makes(three):
     assert all(torch.equal(finals[0], final) for final in finals.values())
 
 
+@pytest.mark.parametrize("is_compiled_before", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [shrinking, lambda p: Lookahead(torch.optim.SGD(p, lr=0.05)), lambda p: Lookahead(shrinking(p))],
+    ids=["super", "outer", "both"],
+)
+def test_a_compiled_step_is_one_clock_and_whole(one, make, is_compiled_before):
+    torch.compiler.reset()
+    found = {}
+
+    def main():
+        model = net()
+        optimizer = make(model.parameters())
+        before_join = torch.compile(optimizer.step, backend="eager")
+        run = joined(model, optimizer)
+        compiled = before_join if is_compiled_before else torch.compile(optimizer.step, backend="eager")
+        while not run.over:
+            before = run.clock
+            optimizer.zero_grad()
+            loss(model, *batch(before)).backward()
+            compiled()
+            assert run.clock == before + 1 or run.over
+        found[run.clock] = weights(model)
+
+    gaia.simulate(main, one, set={"stop.clocks": 6})
+    ((clocks, trained),) = found.items()
+    plain = net()
+    optimizer = make(plain.parameters())
+    for at in range(clocks):
+        step(plain, optimizer, at)
+    assert (weights(plain) - trained).abs().max() < 1e-5
+
+
+def test_a_step_in_a_compiled_function_is_one_clock():
+    torch.compiler.reset()
+    model = net()
+    optimizer = shrinking(model.parameters())
+    run = joined(model, optimizer)
+    whole = torch.compile(lambda at: step(model, optimizer, at), backend="eager")
+    for at in range(3):
+        whole(at)
+        assert run.clock == at + 1
+
+
 def test_a_step_that_fails_is_no_clock_and_the_next_one_is():
     class Failing(Shrinking):
         fails = False

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from conftest import EXAMPLES, gaia as command, write
-from processes import Cluster, said
+from processes import Cluster, ended, said
 
 import gaia
 
@@ -360,3 +360,20 @@ def test_ddp_inside_two_data_centers(tmp_path):
     checksums = [out.split("checksum")[1] for out, _ in texts[1:]]
     assert len(set(checksums)) == 1, checksums
     assert [out.split(":")[0].split("rank ")[1] for out, _ in texts[1:]] == [f"{rank} of 4" for rank in range(4)]
+
+
+@pytest.mark.parametrize("first", ["steps", "is busy"])
+def test_an_exception_in_one_process_of_a_worker_is_that_of_the_run(tmp_path, first):
+    """The first process of the worker would hear of it at its next collective, and not why: here it comes to none."""
+    fails = '    if run.clock == 9 and gaia.rank() == 3:\n            raise LookupError("no more data")\n'
+    if first == "is busy":
+        fails += "        if run.clock == 9 and gaia.rank() == 2:\n            import time; time.sleep(3600)\n"
+    text = (EXAMPLES / "ddp.py").read_text().replace("    optimizer.zero_grad()\n", f"{fails}        optimizer.zero_grad()\n")
+    assert "no more data" in text
+    cluster, script = Cluster(tmp_path, clocks=10**6), write(tmp_path / "fails.py", text)
+    nodes = [cluster.coordinator(script), *cluster.torchrun(script, "east"), *cluster.torchrun(script, "west")]
+    with ended(*nodes):
+        _, told = nodes[0].communicate(timeout=120)
+        assert nodes[0].returncode == 1 and "rank 3: LookupError: no more data (fails.py:" in told, told
+        _, error = nodes[1].communicate(timeout=120)
+        assert nodes[1].returncode == 1 and "rank 3: LookupError: no more data (fails.py:" in error, error

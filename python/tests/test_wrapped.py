@@ -94,3 +94,23 @@ def test_ddp_and_data_parallel_wrap_what_has_joined():
         assert run.clock == 1
     finally:
         distributed.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fsdp1_is_refused_before_and_inside_a_module():
+    distributed = pytest.importorskip("torch.distributed", reason="skipped: torch has no torch.distributed")
+    if not distributed.is_available():
+        pytest.skip("skipped: torch has no torch.distributed")
+    fsdp = pytest.importorskip("torch.distributed.fsdp", reason="skipped: torch has no torch.distributed.fsdp")
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        wrapped = fsdp.FullyShardedDataParallel(net(), device_id=torch.device("cpu"))
+        optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+        instead = r"is a FullyShardedDataParallel \(FSDP1\), .* expected FSDP2: .*fully_shard\(net\), .*sharded=True\)"
+        for name, outer in (("the module", wrapped), ("0", nn.Sequential(wrapped, nn.Tanh()))):
+            for sharded in (False, True):
+                with pytest.raises(gaia.GaiaError, match=f"^{name} {instead}") as raised:
+                    joined(outer, optimizer, sharded=sharded)
+                assert raised.value.exit_code == 2
+    finally:
+        distributed.destroy_process_group()

@@ -125,6 +125,9 @@ pub(crate) struct RunFlags {
     /// Train this Python script; the gaia of the Python package runs it in each worker
     #[arg(long, value_name = "SCRIPT.py")]
     pub(crate) script: Option<String>,
+    /// The arguments of the script, behind all flags
+    #[arg(last = true, value_name = "ARGUMENT", requires = "script")]
+    pub(crate) arguments: Vec<String>,
     /// Start even where the run may need more memory than is free
     #[arg(long)]
     pub(crate) ignore_memory: bool,
@@ -499,6 +502,9 @@ impl RunFlags {
             }
             overrides.push(Override::flag("--script", "app.kind", "external"));
             overrides.push(Override::flag("--script", "app.script", script));
+        }
+        if !self.arguments.is_empty() {
+            overrides.push(Override::flag_of_strings("--", "app.arguments", &self.arguments));
         }
         let file = RunFile::read(&self.file, &overrides)?;
         file.require_app()?;

@@ -47,6 +47,15 @@ impl Override {
         }
     }
 
+    /// The setting behind a flag of several values, which are the strings of an array.
+    pub fn flag_of_strings(flag: &str, key: &str, values: &[String]) -> Self {
+        Self {
+            flag: format!("{flag} {}", values.join(" ")),
+            path: key.split('.').map(str::to_owned).collect(),
+            value: toml::Value::from(values.to_vec()).to_string(),
+        }
+    }
+
     /// Whether this chooses what the other keys of its table are. Such a setting is applied before the others.
     pub(crate) fn is_choice(&self) -> bool {
         CHOICES.contains(&self.path.join(".").as_str())
@@ -172,3 +181,22 @@ const SYNTHETIC: &str = "synthetic";
 
 /// The settings of data that is in files.
 const OF_FILES: [&str; 3] = ["path", "vocabulary_path", "at"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_of_a_flag_are_an_array_of_them() {
+        for strings in
+            [&["--lr", "0.1"][..], &[""], &["two words", "a \"quote\"", "a\nline", "é\\"]]
+        {
+            let strings: Vec<String> = strings.iter().map(|one| (*one).to_owned()).collect();
+            let flag = Override::flag_of_strings("--", "app.arguments", &strings);
+            let span = Span { source: 0, start: 0, end: 0 };
+            let Value::Array(items) = flag.node(0, span).value else { panic!("{flag:?}") };
+            let found: Vec<Option<&str>> = items.iter().map(Node::as_str).collect();
+            assert_eq!(found, strings.iter().map(|one| Some(one.as_str())).collect::<Vec<_>>());
+        }
+    }
+}

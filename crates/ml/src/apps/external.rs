@@ -14,6 +14,9 @@ pub struct ExternalConfig {
     /// The script that a program runs in each worker, if it runs scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<PathBuf>,
+    /// What the script finds behind its own name in its arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
     /// The file that `gaia init` writes of a script: its tensors and their initial values. Processes without workers read it
     /// in place of running the script.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,9 +31,9 @@ class Arrays(Parameters):
             if values.dtype.kind != "f" and str(values.dtype) != "bfloat16":
                 raise GaiaError(f"{path} holds {values.dtype}, expected floating-point numbers", 2)
         paths = [path for path, *_ in given]
-        for path in paths:
-            if paths.count(path) > 1:
-                raise GaiaError(f"two arrays are called {path}, expected a path of its own for each", 2)
+        for path, count in Counter(paths).items():
+            if count > 1:
+                raise GaiaError(f"{count} arrays are called {path}, expected a path of its own for each", 2)
         measured = _paths_of(statistics, paths)
         self.statistics = len(measured)
 

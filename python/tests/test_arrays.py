@@ -629,7 +629,7 @@ def test_roles_of_arrays_that_are_wrong_are_named(settings, said):
 
 def test_two_arrays_of_one_path_are_refused():
     zeros = numpy.zeros(3, numpy.float32)
-    with pytest.raises(gaia.GaiaError, match="two arrays are called a.b, expected a path of its own for each") as raised:
+    with pytest.raises(gaia.GaiaError, match="2 arrays are called a.b, expected a path of its own for each") as raised:
         gaia.join({"a.b": zeros, "a": {"b": zeros}}, evaluate=len)
     assert raised.value.exit_code == 2
 

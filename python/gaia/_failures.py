@@ -82,7 +82,7 @@ def tell_failures(is_over: Callable[[], bool]) -> None:
             return
         # Where the first process has ended, nobody hears.
         with contextlib.suppress(RuntimeError):
-            store.set(FAILURE, f"rank {own}: {described(error)}".encode(errors="replace"))
+            store.set(FAILURE, described(own, error).encode(errors="replace"))
             until = time.monotonic() + HEARD_MAX_S
             while not store.check([HEARD]) and time.monotonic() < until:
                 time.sleep(LOOK_EVERY_S)

@@ -101,7 +101,7 @@ class Node:
         def failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
             failures.append(error)
             if not isinstance(error, KeyboardInterrupt):
-                worker.exchange.fail(f"rank {own}: {described(error)}")
+                worker.exchange.fail(described(own, error))
             show(kind, error, trace)
 
         def ended() -> None:

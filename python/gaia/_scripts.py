@@ -85,16 +85,16 @@ class Scripts:
 
     def _fail(self, exchange: Exchange, error: BaseException) -> None:
         self.failures.append(error)
-        exchange.fail(f"rank {exchange.rank}: {described(error)}")
+        exchange.fail(described(exchange.rank, error))
 
 
-def described(error: BaseException) -> str:
-    """An exception in one line, with the line of the user's code that has raised it."""
+def described(rank: int, error: BaseException) -> str:
+    """The exception that has ended the script of a rank, in one line, with the line of the user's code that has raised it."""
     own = os.path.dirname(__file__)
     frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(own)]
     where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     text = f": {error}" if str(error) else ""
-    return f"{type(error).__name__}{text}{where}"
+    return f"rank {rank}: {type(error).__name__}{text}{where}"
 
 
 def _import_generators(path: str) -> None:

@@ -91,8 +91,9 @@ impl Listener {
     /// were not taken are lost.
     pub async fn run(self) {
         let mut lanes = Lanes::default();
-        let (mut breach, mut is_silent) = (None, false);
+        let mut breach = None;
         let mut silence = pin!(silence(&self.connection));
+        // `None`: the peer is silent.
         let reason = loop {
             tokio::select! {
                 biased;
@@ -106,19 +107,19 @@ impl Listener {
                     Ok(stream) => {
                         lanes.tasks.spawn(open_lane(stream));
                     }
-                    Err(reason) => break reason,
+                    Err(reason) => break Some(reason),
                 },
-                () = &mut silence, if !is_silent => {
-                    is_silent = true;
+                () = &mut silence => {
                     close_silent(&self.connection);
+                    break None;
                 }
             }
         };
 
         let peer = self.end.peer;
         let left = match &reason {
-            ConnectionError::ApplicationClosed(close) => close.error_code == GOODBYE,
-            ConnectionError::LocallyClosed => !is_silent,
+            Some(ConnectionError::ApplicationClosed(close)) => close.error_code == GOODBYE,
+            Some(ConnectionError::LocallyClosed) => true,
             _ => false,
         };
 
@@ -132,8 +133,8 @@ impl Listener {
         let event = match (breach, reason) {
             (Some(breach), _) => Event::Lost { peer, error: self.end.broke(breach) },
             (None, _) if left => Event::Left { peer },
-            (None, _) if is_silent => Event::Lost { peer, error: self.end.lost(&SILENT_REASON) },
-            (None, reason) => Event::Lost { peer, error: self.end.lost(&reason) },
+            (None, Some(reason)) => Event::Lost { peer, error: self.end.lost(&reason) },
+            (None, None) => Event::Lost { peer, error: self.end.lost(&SILENT_REASON) },
         };
 
         // The owner may have ended.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gaia_core::codec::{ValueFormat, decode_indexes};
 use gaia_core::node::Lane;
-use gaia_core::sync::{AspConfig, Brake, Policy, RemoteSync, WaitReason};
+use gaia_core::sync::{AspConfig, Brake, OnPartition, Policy, RemoteSync, WaitReason};
 use gaia_core::types::{Bandwidth, DcId, DurationSetting};
 use gaia_core::wire::{ControlMessage, decode_control};
 use proptest::prelude::*;
@@ -72,6 +72,30 @@ fn announced_rows_block_reads_until_they_arrive_and_no_other_reads() {
         }
         assert!(!cluster.send(0, 1, Lane::Data, 1), "nothing came that nobody waited for");
         assert_eq!(cluster.servers[1].brake_stats().announcements_expired, 0);
+    }
+}
+
+#[test]
+fn what_a_mirror_has_announced_that_cannot_be_reached_blocks_no_read_where_the_run_continues() {
+    for policy in POLICIES {
+        for on_partition in [OnPartition::Continue, OnPartition::Pause] {
+            let asp = AspConfig { on_partition, ..asp(policy, ValueFormat::F32) };
+            let mut cluster = cluster_of(asp, 8);
+            assert!(cluster.step(0, &[(0, 9.0), (1, 3.0)]));
+            cluster.carry(0, 1, Lane::Control);
+            cluster.ask(1, &[0, 1]);
+            assert_eq!((cluster.answer(1), announced(&cluster)), (None, Some(1)), "{policy:?}");
+            cluster.part(1, 0);
+            let continues = on_partition == OnPartition::Continue;
+            assert_eq!(cluster.answer(1).is_some(), continues, "{policy:?}");
+
+            // The update itself is not lost.
+            while cluster.send(0, 1, Lane::Data, 1) {}
+            while cluster.deliver(0, 1, Lane::Data) {}
+            assert_eq!(cluster.servers[1].values()[..2], [10.0, 4.0], "{policy:?}");
+            assert!(cluster.answer(1).is_some(), "{policy:?}");
+            assert_eq!(cluster.servers[1].brake_stats().announcements_expired, 0);
+        }
     }
 }
 

@@ -55,7 +55,13 @@ fn a_workers_diverged_update_is_named_and_reaches_nobody() {
 
 #[test]
 fn a_mirrors_diverged_frame_is_refused_and_names_it() {
-    let kinds = [BulkKind::Partial, BulkKind::Partial, BulkKind::Update, BulkKind::Update];
+    let kinds: [BulkKind; 5] = [
+        BulkKind::Partial,
+        BulkKind::Partial,
+        BulkKind::Update,
+        BulkKind::Update,
+        BulkKind::Partial,
+    ];
     for (remote, kind) in models().into_iter().zip(kinds) {
         for value in DIVERGED {
             let mut cluster = Cluster::new(&Setup::new(remote.clone()));

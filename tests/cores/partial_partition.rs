@@ -233,6 +233,111 @@ fn nobody_waits_for_the_clocks_of_one_that_has_paused_and_then_lost_its_state() 
     assert_eq!(descent.clock(0).ahead_of(descent.clock(2)), 50);
 }
 
+/// The server of a data center that has not waited for another one since its pause loses what it knew of that.
+#[test]
+fn a_server_that_has_lost_its_state_does_not_wait_for_clocks_that_were_missed_in_a_pause() {
+    for source in [1, 2] {
+        let mut descent = Descent::new(&Setup::new(braked()));
+        descent.rounds(5);
+        descent.kill_both(1, 2);
+        descent.rounds(50);
+        descent.heal();
+        descent.rounds(5);
+        let (clock, now) = (descent.clock(0), descent.cluster.now);
+
+        descent.cluster.lose(0, source);
+        descent.cluster.servers[0].place_worker(now, worker(0), clock);
+        descent.carry();
+        for _ in 0..10 {
+            assert_eq!(descent.round(), [0, 1, 2], "with the copy of {source}");
+        }
+        assert_eq!(descent.clock(0).ahead_of(descent.clock(2)), 50);
+
+        // Beyond these clocks the bound holds.
+        let mut more = 0;
+        while descent.round_without(2).contains(&0) {
+            more += 1;
+        }
+        assert!(more <= 2, "{more}");
+    }
+}
+
+/// What a data center may be ahead of another is as much after a pause as before, beyond the clocks of the pause.
+#[test]
+fn pauses_do_not_widen_the_bound_on_clocks() {
+    let mut descent = Descent::new(&Setup::new(braked()));
+    descent.rounds(5);
+    let mut ahead = Vec::new();
+    for _ in 0..6 {
+        while descent.round_without(2).contains(&0) {}
+        ahead.push(descent.clock(0).ahead_of(descent.clock(2)));
+        descent.kill_both(1, 2);
+        descent.carry();
+        for _ in 0..10 {
+            assert_eq!(descent.round_without(2), [0, 1], "they wait for no one that pauses");
+        }
+        descent.heal();
+    }
+    let pauses: Vec<u64> = ahead.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(pauses, [10; 5], "{ahead:?}");
+}
+
+/// A link that is silent keeps its connection. So a mirror may hear that nothing of it arrives, and say at once which update
+/// was the last: what it makes until the link is back is missing as well.
+#[test]
+fn what_a_silent_mirror_has_said_ends_no_pause() {
+    for remote in models() {
+        let mut descent = Descent::new(&Setup::new(remote.clone()));
+        descent.rounds(100);
+        descent.kill(1, 2);
+        descent.cluster.carry(2, 1, Lane::Control);
+        while descent.cluster.send(1, 2, Lane::Control, ROOM) {}
+        descent.rounds(200);
+
+        // What it has said arrives first, and then its answer to the report of 2 that it receives again.
+        while descent.cluster.deliver(1, 2, Lane::Control) {}
+        assert!(descent.waits(2).is_some(), "{remote:?}: it has not what it missed");
+        for (from, to) in [(2, 1), (1, 2), (2, 1), (1, 2)] {
+            descent.cluster.carry(from, to, Lane::Control);
+        }
+        assert!(descent.waits(2).is_some(), "{remote:?}: it has not what it missed");
+        descent.heal();
+        assert_eq!(descent.waits(2), None, "{remote:?}");
+        assert_eq!(descent.round(), [0, 1, 2], "{remote:?}");
+        descent.cluster.drain();
+        assert!(descent.copies_are_equal(), "{remote:?}");
+    }
+}
+
+/// Neither do they where the server has lost its state behind the dead link.
+#[test]
+fn nobody_waits_for_the_clocks_of_one_that_has_lost_its_state_in_a_pause() {
+    let mut descent = Descent::new(&Setup::new(braked()));
+    descent.rounds(5);
+    descent.kill_both(0, 2);
+    descent.carry();
+    let clock = descent.clock(2);
+    descent.cluster.begin_incarnation(2, 1, 1);
+    descent.cluster.handle_input(1, ServerInput::Reset { from: DcId(2), incarnation: 1 });
+    descent.kill_both(0, 2);
+    descent.carry();
+    let now = descent.cluster.now;
+    descent.cluster.servers[2].place_worker(now, worker(2), clock);
+    for _ in 0..50 {
+        assert_eq!(descent.round(), [0, 1]);
+    }
+
+    descent.dead.clear();
+    descent.cluster.handle_input(0, ServerInput::Reset { from: DcId(2), incarnation: 1 });
+    descent.carry();
+    // Those that had lost it hear its clock first.
+    descent.rounds(2);
+    for _ in 0..10 {
+        assert_eq!(descent.round(), [0, 1, 2]);
+    }
+    assert_eq!(descent.clock(0).ahead_of(descent.clock(2)), 50);
+}
+
 /// A copy that gets only some of the updates drifts, where data differ. To step against that once the link is back would
 /// throw all copies off.
 #[test]

@@ -41,7 +41,8 @@ pub enum ServerInput {
         /// How long the link was busy with them.
         busy: Duration,
     },
-    /// The connection to a mirror has failed. Nothing is received from it until there is another.
+    /// Nothing is received from a mirror: the connection to it has failed, or it has been silent for a while. It counts as
+    /// connected again with its next frame.
     Disconnected {
         /// The mirror's data center.
         from: DcId,

@@ -81,7 +81,7 @@ pub enum Input {
         /// How long the link was busy with them.
         busy: Duration,
     },
-    /// The connection to a mirror is lost.
+    /// Nothing is received from a mirror: its connection is lost, or it is silent.
     Disconnected {
         /// The mirror's data center.
         from: DcId,

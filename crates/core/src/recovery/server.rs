@@ -221,7 +221,7 @@ impl RecoverableServer {
         self.handle(now, Input::Drained { to, bytes, busy })
     }
 
-    /// The connection to a mirror is lost. No message of the mirror follows until there is another connection.
+    /// Nothing is received from a mirror: the connection to it is lost, or no packet of it has arrived for a while.
     ///
     /// # Errors
     /// Never, if `from` is a mirror of this server.

@@ -211,7 +211,7 @@ impl Server {
                 self.remote.forward(now, self.local.clock(), &self.store);
             }
             ServerInput::Disconnected { from } => {
-                self.remote.on_disconnected(now, from)?;
+                self.remote.on_disconnected(now, from, &self.store)?;
                 self.remote.forward(now, self.local.clock(), &self.store);
             }
             ServerInput::First { from, incarnation } => {
@@ -442,8 +442,8 @@ impl Server {
         self.remote.stalled_mirrors()
     }
 
-    /// Whether this server takes the connection to an active mirror to be up. A driver without such a connection must
-    /// then report it as failed. Always `false` under BSP, SSP and local steps: they wait for the updates that they
+    /// Whether this server counts on frames of a mirror: it is active, and not disconnected. A driver that receives nothing
+    /// from it must then say so. Always `false` under BSP, SSP and local steps: they wait for the updates that they
     /// need, and make no use of such a report.
     pub fn may_receive_from(&self, from: DcId) -> bool {
         self.remote.may_receive_from(from)

@@ -54,7 +54,7 @@ pub struct AspConfig {
     /// ceil(largest RTT ÷ clock time) + 1, from the measured clock time. Where a frame takes more than a tenth of a clock,
     /// two frames at the measured rate of the slowest link are added to the RTT.
     pub data_center_staleness: Option<Staleness>,
-    /// How long reads wait for a silent mirror. After that the mirror is excluded until a packet of it is received. For one
+    /// How long reads wait for a silent mirror. After that the mirror is excluded until a frame of it is received. For one
     /// that is heard and reports no clock they wait for as long as the run waits for a lost node, if that is longer.
     pub mirror_clock_deadline: DurationSetting,
     /// The reaction to a mirror that cannot be reached.
@@ -173,9 +173,10 @@ pub enum Brake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnPartition {
-    /// Continue. Neither brake waits for the mirror until a packet of it is received. Until then residuals merge.
+    /// Continue. Neither brake waits for the mirror until a frame of it is received, nor for the parameters that it has
+    /// announced before. Until then residuals merge.
     Continue,
-    /// Hold back all reads until a packet of the mirror is received, without a deadline.
+    /// Hold back all reads until a frame of the mirror is received, without a deadline.
     Pause,
 }
 

@@ -1,5 +1,6 @@
 //! The selective barrier: a read never returns an announced parameter before its update, unless the deadline has
-//! passed: that of the announcement, or that of the read, which waits for announced parameters no longer in total.
+//! passed: that of the announcement, or that of the read, which waits for announced parameters no longer in total. With
+//! `on_partition = "continue"` a read may be answered without what a mirror announced before it became unreachable.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use super::{Broken, Checker, Seen, View};
 use crate::cluster::undone::Undone;
 use gaia_core::codec::{Buffers, Changes, decode_indexes};
 use gaia_core::store::ShardRows;
-use gaia_core::sync::RemoteSync;
+use gaia_core::sync::{OnPartition, RemoteSync};
 use gaia_core::types::{DcId, Instant, Lane, ServerId, TableRows, WorkerId};
 use gaia_core::wire::{BulkKind, ControlMessage, decode_bulk, decode_control, peek_bulk};
 
@@ -75,6 +76,9 @@ impl Checker for Barrier {
                 if waited.min(age) < asp.barrier_deadline.0 {
                     return self.check_read(view, server, &rows);
                 }
+            }
+            Seen::Disconnected { at, from } if asp.on_partition == OnPartition::Continue => {
+                self.announced.remove(&(at, from));
             }
             Seen::Gone { dc } => self.announced.retain(|(_, from), _| *from != dc),
             Seen::Lost { server, .. } => {

@@ -192,8 +192,13 @@ pub(super) trait RemoteModel:
 
     // Mirrors that join, fail or leave. A model that needs all data centers in each clock cannot continue without one.
 
-    /// The connection to a mirror has failed. A model that needs the mirror's updates waits for them.
-    fn on_disconnected(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+    /// Nothing is received from a mirror, until its next frame. A model that needs the mirror's updates waits for them.
+    fn on_disconnected(
+        &mut self,
+        now: Instant,
+        from: DcId,
+        _store: &ShardStore,
+    ) -> Result<(), PeerError> {
         self.on_received(now, from)
     }
 
@@ -265,7 +270,8 @@ pub(super) trait RemoteModel:
         Clock::ZERO
     }
 
-    /// Whether this model takes the connection to an active mirror to be up. `false` if the model does not track that.
+    /// Whether this model counts on frames of a mirror: it is active, and not disconnected. `false` if the model does not
+    /// track that.
     fn may_receive_from(&self, _from: DcId) -> bool {
         false
     }

@@ -163,6 +163,8 @@ impl RemoteModel for Mirrors {
             self.client.on_clock(now, finished, &reached, store, facts);
             self.to_poll.extend(self.client.neighbours());
         }
+        // After the client, which measures the time of a clock, from which the staleness follows.
+        self.server.measure_excuses(finished, self.staleness());
     }
 
     fn gate(&self, clock: Clock, rows: &ShardRows, waited: Duration, store: &ShardStore) -> Gate {
@@ -177,8 +179,7 @@ impl RemoteModel for Mirrors {
 
     fn on_received(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
         if self.server.on_received(now, from)? {
-            self.reachability.on_received(from);
-            self.decide_pause();
+            self.on_heard_again(from);
             self.to_poll = LinksToPoll::All;
         }
         Ok(())
@@ -357,9 +358,14 @@ impl RemoteModel for Mirrors {
         self.drain.as_mut().is_some_and(Drain::is_done)
     }
 
-    fn on_disconnected(&mut self, _: Instant, from: DcId) -> Result<(), PeerError> {
+    fn on_disconnected(
+        &mut self,
+        _: Instant,
+        from: DcId,
+        store: &ShardStore,
+    ) -> Result<(), PeerError> {
         self.to_poll = LinksToPoll::All;
-        self.server.on_disconnected(from)?;
+        self.server.on_disconnected(from, self.clock, store.layout())?;
         self.on_link_failed(from);
         Ok(())
     }

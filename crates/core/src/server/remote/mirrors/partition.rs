@@ -29,6 +29,15 @@ impl Mirrors {
         }
     }
 
+    /// Handles the first frame of a mirror after nothing was received. Only an answer to this server's next report names the
+    /// last missed update: the mirror may have answered the one before while it was still silent, and made updates since.
+    pub(super) fn on_heard_again(&mut self, from: DcId) {
+        if let Some(version) = self.reachability.on_received(from) {
+            self.server.on_missed(from, version);
+        }
+        self.decide_pause();
+    }
+
     /// Records that from here on updates of a mirror are missing, until it reports which is the last of them.
     fn begin_to_miss(&mut self, from: DcId) {
         let version = self.reachability.on_disconnected(from);
@@ -44,7 +53,7 @@ impl Mirrors {
     /// are missing.
     pub(super) fn begin_behind(&mut self, from: DcId) {
         self.begin_to_miss(from);
-        self.reachability.on_received(from);
+        self.on_heard_again(from);
     }
 
     /// Handles a mirror's link report. If the report names this data center, the client will send
@@ -59,6 +68,7 @@ impl Mirrors {
             self.client.on_missed(from, report.version, is_silent);
         }
         self.server.set_paused(from, report.pauses, self.clock);
+        self.server.measure_excuses(self.clock, self.staleness());
         self.reachability.on_link_report(from, report);
         self.decide_pause();
     }
@@ -67,6 +77,7 @@ impl Mirrors {
     pub(super) fn catch_up(&mut self, from: DcId) {
         if self.server.has_caught_up(from) {
             self.to_poll = LinksToPoll::All;
+            self.server.measure_excuses(self.clock, self.staleness());
             self.reachability.on_caught_up(from);
             self.decide_pause();
         }

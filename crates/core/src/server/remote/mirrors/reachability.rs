@@ -71,12 +71,13 @@ impl Reachability {
     }
 
     /// Records that a frame of a mirror was received. If the mirror was silent, its updates of that time are still
-    /// missing.
-    pub(super) fn on_received(&mut self, mirror: DcId) {
-        if self.report.silent.remove(&mirror) {
+    /// missing: returns the version of the report that says so.
+    pub(super) fn on_received(&mut self, mirror: DcId) -> Option<u64> {
+        self.report.silent.remove(&mirror).then(|| {
             self.report.behind.insert(mirror);
             self.queue_report();
-        }
+            self.report.version
+        })
     }
 
     /// Records that no update of a mirror is missing: all were received, or the mirror will not send them.

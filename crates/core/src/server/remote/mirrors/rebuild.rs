@@ -29,6 +29,7 @@ impl Mirrors {
         store.values_mut().fill(0.0);
 
         (self.rebuilding, self.settling) = (Some(from), Some(from));
+        self.server.begin_anew();
         self.set_inactive(inactive);
 
         let peers: Vec<DcId> = self.server.present().collect();

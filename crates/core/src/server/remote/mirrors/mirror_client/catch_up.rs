@@ -8,16 +8,18 @@ use crate::wire::ControlMessage;
 impl MirrorClient {
     /// Records that the mirror `by` has missed updates of this link, according to its link report of this version.
     ///
-    /// With `again` it may miss more updates than at its previous report, so the number that is left is counted again.
+    /// If it receives nothing then (`is_silent`), it misses more updates with each that is sent, until it reports that it
+    /// receives again. So the number that is left is counted again at its next report.
     pub(in crate::server::remote::mirrors) fn on_missed(
         &mut self,
         by: DcId,
         version: u64,
-        again: bool,
+        is_silent: bool,
     ) {
         if let Some(peer) = self.peers.get_mut(&by).filter(|peer| peer.route.is_some()) {
-            let left = peer.catch_up.filter(|_| !again).and_then(|catch_up| catch_up.left);
-            peer.catch_up = Some(CatchUp { version, left });
+            let before = peer.catch_up.filter(|before| !is_silent && !before.is_silent);
+            let left = before.and_then(|before| before.left);
+            peer.catch_up = Some(CatchUp { version, is_silent, left });
         }
     }
 
@@ -28,7 +30,7 @@ impl MirrorClient {
     ) -> Option<ControlMessage> {
         let peer = self.peers.get_mut(&to)?;
         let route = peer.route.as_ref().filter(|route| !route.waits)?;
-        let CatchUp { version, left } = peer.catch_up?;
+        let CatchUp { version, left, .. } = peer.catch_up?;
         if left != Some(0) && route.outbox.hard_waiting() > 0 {
             return None;
         }

@@ -48,6 +48,8 @@ pub(super) struct Peer {
 pub(super) struct CatchUp {
     /// The version of that report.
     pub(super) version: u64,
+    /// Whether the mirror received nothing when it made the report.
+    pub(super) is_silent: bool,
     /// The number of missed updates that are not sent yet. Known once the first of them is sent.
     pub(super) left: Option<usize>,
 }

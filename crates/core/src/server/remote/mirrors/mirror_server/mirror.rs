@@ -27,9 +27,9 @@ pub(super) struct Mirror {
     pub(super) lost: bool,
     /// Whether frames of it were received and its clock has not advanced for as long as reads wait for that.
     pub(super) stalled: bool,
-    /// Whether the driver has reported that the connection to it failed, and nothing was received since.
+    /// Whether the driver has reported that nothing is received from it, and no frame was received since.
     pub(super) disconnected: bool,
-    /// While updates of it are missing: the version of this server's link report that first named it.
+    /// While updates of it are missing: the version of this server's link report whose answer names the last of them.
     pub(super) missed: Option<u64>,
     /// Its last answer to a link report: the version of that report, and the sequence number of the last missed update.
     pub(super) caught_up: Option<(u64, u64)>,
@@ -39,9 +39,14 @@ pub(super) struct Mirror {
     pub(super) inactive: bool,
     /// Whether its data center pauses under a partial partition.
     pub(super) paused: bool,
-    /// The number of clocks that this data center finished while the mirror's was paused. Reads do not wait for the
-    /// mirror to make them up.
+    /// By how many clocks it was behind this data center's when it was disconnected or paused, whichever was first. `None` once
+    /// it does not pause and its missed updates are applied, and while that is unknown.
+    pub(super) behind_before: Option<u64>,
+    /// The number of clocks that reads do not wait for the mirror to make up: those by which it fell behind this data
+    /// center's in pauses, and while its server had no state.
     pub(super) excused: u64,
+    /// Whether more is to be excused, and is not measured yet.
+    pub(super) is_unmeasured: bool,
     pub(super) announced: BTreeMap<u32, Awaited>,
     /// The deadlines of announced parameters, ascending.
     pub(super) deadlines: VecDeque<Instant>,
@@ -91,7 +96,9 @@ impl Mirror {
             returning: false,
             inactive: false,
             paused: false,
+            behind_before: None,
             excused: 0,
+            is_unmeasured: false,
             announced: BTreeMap::new(),
             deadlines: VecDeque::new(),
             end: None,
@@ -106,6 +113,41 @@ impl Mirror {
     /// The clock that reads compare with: its own, plus the clocks that it is excused from.
     pub(super) fn counted(&self) -> Clock {
         Clock(self.clock.0.saturating_add(self.excused))
+    }
+
+    /// Notes by how many clocks it is behind `own`, the clock of this data center, when it is disconnected or pauses.
+    pub(super) fn begin_absence(&mut self, own: Clock) {
+        if self.reports_clocks() && !self.is_unmeasured {
+            self.behind_before.get_or_insert_with(|| own.ahead_of(self.clock));
+        }
+    }
+
+    /// Measures by how many clocks it has fallen behind `own` while it was not waited for, and excuses it from them.
+    ///
+    /// Where it is not known by how many it was behind before, these are the clocks beyond the `bound`: this data center would
+    /// have waited otherwise.
+    pub(super) fn measure(&mut self, own: Clock, bound: u64) {
+        if self.paused || self.missed.is_some() || !self.reports_clocks() {
+            return;
+        }
+        let before = self.behind_before.take();
+        if std::mem::take(&mut self.is_unmeasured) {
+            let behind = own.ahead_of(self.clock);
+            self.excused = match before {
+                Some(before) => self.excused + behind.saturating_sub(before),
+                None => self.excused.max(behind.saturating_sub(bound)),
+            };
+        }
+    }
+
+    /// Whether reads wait for its clock: it counts, and no excuse of it is still to be measured.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.counts() && !(self.is_unmeasured && self.reports_clocks())
+    }
+
+    /// Whether a clock of it has counted, of this incarnation of its server.
+    fn reports_clocks(&self) -> bool {
+        !self.returning && self.clock > Clock::ZERO
     }
 
     /// When reads stop waiting for this mirror if nothing is received: once one has waited for the whole deadline. A mirror
@@ -154,7 +196,9 @@ persist! {
                 returning,
                 inactive,
                 paused,
+                behind_before,
                 excused,
+                is_unmeasured,
                 announced,
                 deadlines,
                 end,
@@ -176,7 +220,9 @@ persist! {
             walk.record("returning", returning)?;
             walk.record("inactive", inactive)?;
             walk.record("paused", paused)?;
+            walk.record("behind_before", behind_before)?;
             walk.record("excused", excused)?;
+            walk.record("is_unmeasured", is_unmeasured)?;
             walk.record_that("announced", announced, |found, _| {
                 found.keys().all(|place| (*place as usize) < parameters)
             })?;

@@ -29,6 +29,8 @@ pub(super) struct MirrorServer {
     barrier_deadline: Duration,
     mirror_clock_deadlines: Deadlines,
     on_partition: OnPartition,
+    /// Whether this server has lost its state, and has finished no clock since.
+    is_new: bool,
     /// The number of announced parameters in each row of the shard.
     announced_rows: Vec<u32>,
     announced: usize,
@@ -53,14 +55,15 @@ impl MirrorServer {
             barrier_deadline: barrier,
             mirror_clock_deadlines: Deadlines { silent: mirror_clock, stalled: stall },
             on_partition,
+            is_new: false,
             announced_rows: vec![0; layout.rows()],
             announced: 0,
             stats: BrakeStats::default(),
         }
     }
 
-    /// Records that a frame was received. An excluded mirror counts again. Returns whether the connection to the mirror
-    /// had failed.
+    /// Records that a frame was received. An excluded mirror counts again. Returns whether the mirror was
+    /// disconnected.
     pub(super) fn on_received(&mut self, now: Instant, from: DcId) -> Result<bool, PeerError> {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         mirror.last_received = now;
@@ -68,18 +71,25 @@ impl MirrorServer {
         Ok(std::mem::take(&mut mirror.disconnected))
     }
 
-    /// Records that the connection to a mirror has failed.
-    pub(super) fn on_disconnected(&mut self, from: DcId) -> Result<(), PeerError> {
+    /// Records that nothing is received from a mirror. `clock` is this data center's own.
+    pub(super) fn on_disconnected(
+        &mut self,
+        from: DcId,
+        clock: Clock,
+        layout: &ShardLayout,
+    ) -> Result<(), PeerError> {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         mirror.disconnected = true;
+        mirror.begin_absence(clock);
         if self.on_partition == OnPartition::Continue {
             self.stats.mirrors_lost += u64::from(mirror.counts());
             mirror.lost = true;
+            self.lift_all(from, layout);
         }
         Ok(())
     }
 
-    /// Whether the connection to a mirror has failed, and nothing was received since.
+    /// Whether the driver has reported that nothing is received from a mirror, and no frame was received since.
     pub(super) fn is_disconnected(&self, from: DcId) -> bool {
         self.mirrors.get(&from).is_some_and(|mirror| mirror.disconnected)
     }
@@ -120,14 +130,15 @@ impl MirrorServer {
 
     /// Records whether a mirror's data center pauses. `clock` is this data center's own.
     ///
-    /// Reads do not wait for a mirror that pauses. After the pause they do not wait for the clocks that it has missed.
+    /// Reads do not wait for a mirror that pauses. After the pause they do not wait for the clocks by which it has fallen behind.
     pub(super) fn set_paused(&mut self, from: DcId, paused: bool, clock: Clock) {
         let Some(mirror) = self.mirrors.get_mut(&from) else { return };
         match (mirror.paused, paused) {
-            (false, true) => self.stats.mirrors_lost += u64::from(mirror.counts()),
-            (true, false) => {
-                mirror.excused = mirror.excused.max(clock.ahead_of(mirror.clock));
+            (false, true) => {
+                self.stats.mirrors_lost += u64::from(mirror.counts());
+                mirror.begin_absence(clock);
             }
+            (true, false) => mirror.is_unmeasured = true,
             _ => {}
         }
         mirror.paused = paused;
@@ -135,28 +146,42 @@ impl MirrorServer {
 
     /// Ends the excuse of mirrors for clocks that they have made up. `finished` is this data center's own clock.
     pub(super) fn on_clock(&mut self, finished: Clock) {
+        self.is_new = false;
         for mirror in self.mirrors.values_mut().filter(|mirror| mirror.excused > 0) {
             mirror.excused = mirror.excused.min(finished.ahead_of(mirror.clock));
         }
     }
 
+    /// Measures what mirrors are to be excused from, as far as it can be told. `clock` is this data center's own.
+    ///
+    /// A server that has lost its state knows its own clock only once it has finished one.
+    pub(super) fn measure_excuses(&mut self, clock: Clock, staleness: Option<Staleness>) {
+        if self.is_new {
+            return;
+        }
+        let bound = staleness.map_or(0, |staleness| staleness.0.max(1));
+        self.mirrors.values_mut().for_each(|mirror| mirror.measure(clock, bound));
+    }
+
+    /// Begins without the state that this server had. What mirrors were excused from is lost with it.
+    pub(super) fn begin_anew(&mut self) {
+        self.is_new = true;
+        self.mirrors.values_mut().for_each(|mirror| mirror.is_unmeasured = true);
+    }
+
     /// Resets a mirror that has lost its state or becomes active. It counts once it reports a clock, and its sequence
-    /// numbers begin at 1. It does not pause, and stays excused from the clocks of its earlier pauses. `clock` is this data
-    /// center's own.
+    /// numbers begin at 1. It does not pause, and is excused from the clocks by which it is behind then, and from those of its
+    /// earlier pauses. `clock` is this data center's own.
     pub(super) fn on_reset(&mut self, from: DcId, clock: Clock, layout: &ShardLayout) {
         self.set_paused(from, false, clock);
-        let places = self.mirrors.get(&from).map(|mirror| mirror.announced.keys().copied());
-        for place in places.into_iter().flatten().collect::<Vec<u32>>() {
-            self.lift(from, place, layout);
-        }
+        self.lift_all(from, layout);
         let Some(mirror) = self.mirrors.get_mut(&from) else { return };
         (mirror.applied, mirror.updated, mirror.end) = (0, 0, None);
         mirror.reported.clear();
-        mirror.deadlines.clear();
         self.stats.mirrors_lost += u64::from(mirror.counts());
         (mirror.lost, mirror.returning, mirror.inactive) = (true, true, false);
-        (mirror.missed, mirror.caught_up) = (None, None);
-        mirror.stalled = false;
+        (mirror.missed, mirror.caught_up, mirror.behind_before) = (None, None, None);
+        (mirror.is_unmeasured, mirror.stalled) = (true, false);
     }
 
     /// Begins with an active or inactive mirror.
@@ -281,7 +306,7 @@ impl MirrorServer {
         Ok(())
     }
 
-    /// Whether a mirror is active, and the connection to it has not failed.
+    /// Whether a mirror is active and not disconnected.
     pub(super) fn may_receive_from(&self, from: DcId) -> bool {
         self.mirrors.get(&from).is_some_and(|mirror| !mirror.disconnected && !mirror.inactive)
     }
@@ -389,7 +414,7 @@ impl MirrorServer {
     }
 
     /// When reads stop waiting for each mirror that they may wait for, if one has waited since then for a mirror clock. Under
-    /// `pause` they wait for a mirror whose connection has failed. One that waits itself for a slower mirror is not stalled.
+    /// `pause` they wait for a mirror that is disconnected. One that waits itself for a slower mirror is not stalled.
     fn left_out_at(&self, waiting_since: Option<Instant>) -> impl Iterator<Item = (DcId, LeftOut)> {
         let pauses = self.on_partition == OnPartition::Pause;
         waiting_since.into_iter().flat_map(move |since| {
@@ -409,10 +434,10 @@ impl MirrorServer {
         stalled.map(|(dc, _)| *dc).collect()
     }
 
-    /// The slowest mirror that counts, which is the one that reads wait for. Those ahead of it may wait for it, too.
+    /// The slowest mirror of those that reads wait for. Those ahead of it may wait for it, too.
     fn slowest(&self) -> Option<(DcId, &Mirror)> {
-        let counted = self.neighbours().filter(|(_, mirror)| mirror.counts());
-        counted.min_by_key(|(_, mirror)| mirror.counted())
+        let waited_for = self.neighbours().filter(|(_, mirror)| mirror.is_waited_for());
+        waited_for.min_by_key(|(_, mirror)| mirror.counted())
     }
 
     pub(super) fn stats(&self) -> BrakeStats {
@@ -433,6 +458,14 @@ impl MirrorServer {
     fn release(&mut self, from: DcId, place: u32, sequence: u64, layout: &ShardLayout) {
         let Some(mirror) = self.mirrors.get(&from) else { return };
         if mirror.announced.get(&place).is_some_and(|awaited| awaited.sequence <= sequence) {
+            self.lift(from, place, layout);
+        }
+    }
+
+    /// Releases all barriers of a mirror.
+    fn lift_all(&mut self, from: DcId, layout: &ShardLayout) {
+        let places = self.mirrors.get(&from).map(|mirror| mirror.announced.keys().copied());
+        for place in places.into_iter().flatten().collect::<Vec<u32>>() {
             self.lift(from, place, layout);
         }
     }
@@ -487,6 +520,7 @@ persist! {
                 barrier_deadline: _,
                 mirror_clock_deadlines: _,
                 on_partition: _,
+                is_new,
                 announced_rows: _,
                 announced: _,
                 stats,
@@ -495,6 +529,7 @@ persist! {
             layout,
         ) {
             walk.parts(mirrors, layout.parameters())?;
+            walk.record("is_new", is_new)?;
             walk.record("stats", stats)
         }
 

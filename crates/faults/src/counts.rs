@@ -48,6 +48,8 @@ pub struct StructuralCounts {
     pub partitions: u64,
     /// [`FaultKind::OneWayPartition`].
     pub one_way_partitions: u64,
+    /// [`FaultKind::SilentLink`].
+    pub silent_links: u64,
     /// [`FaultKind::Reset`].
     pub resets: u64,
     /// [`FaultKind::Straggler`].
@@ -114,6 +116,7 @@ impl StructuralCounts {
         *match kind {
             FaultKind::Partition => &mut self.partitions,
             FaultKind::OneWayPartition => &mut self.one_way_partitions,
+            FaultKind::SilentLink => &mut self.silent_links,
             FaultKind::Reset => &mut self.resets,
             FaultKind::Straggler => &mut self.stragglers,
             FaultKind::SlowLink => &mut self.slow_links,
@@ -134,10 +137,11 @@ impl StructuralCounts {
     }
 
     /// The counts with their names in reports.
-    pub fn named(&self) -> [(u64, &'static str); 14] {
+    pub fn named(&self) -> [(u64, &'static str); 15] {
         [
             (self.partitions, "partitions"),
             (self.one_way_partitions, "one-way"),
+            (self.silent_links, "silent links"),
             (self.resets, "resets"),
             (self.stragglers, "stragglers"),
             (self.slow_links, "slow links"),
@@ -167,6 +171,7 @@ impl AddAssign for Counts {
         self.packet.stale += other.packet.stale;
         self.structural.partitions += other.structural.partitions;
         self.structural.one_way_partitions += other.structural.one_way_partitions;
+        self.structural.silent_links += other.structural.silent_links;
         self.structural.resets += other.structural.resets;
         self.structural.stragglers += other.structural.stragglers;
         self.structural.slow_links += other.structural.slow_links;

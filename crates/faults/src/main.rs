@@ -161,7 +161,7 @@ A scenario file fixes the values that it sets, and seeds choose the rest. All ke
   # factor = 4.0                    # 1 to 100, for stragglers and slow links
 
 Kinds of faults:
-  partition, one-way-partition, reset, slow-link
+  partition, one-way-partition, silent-link, reset, slow-link
                      of the link to a peer, which is required
   straggler          of a data center
   crash              of a server, a worker or a whole data center; at its next write if `write`

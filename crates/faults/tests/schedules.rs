@@ -722,6 +722,7 @@ fn every_remote_model_and_every_fault_is_drawn() {
     for kind in [
         FaultKind::Partition,
         FaultKind::OneWayPartition,
+        FaultKind::SilentLink,
         FaultKind::Reset,
         FaultKind::Straggler,
         FaultKind::SlowLink,

@@ -27,6 +27,13 @@ pub enum Event {
         /// How long the link was busy with the frame.
         busy: Duration,
     },
+    /// No packet of a peer has arrived for a second, or three round trips if that is longer. Repeated every half second for
+    /// as long as none arrives. The connection is still open: frames may follow, and if none does it is lost some seconds
+    /// later.
+    Silent {
+        /// The peer.
+        peer: DcId,
+    },
     /// A peer or this end has closed the connection in order, and the peer's last frame was received.
     Left {
         /// The peer.

@@ -6,7 +6,8 @@
 //!    (`poll_transmit`), and pass it to [`DcTransport::send`].
 //! 2. Wait for [`DcTransport::event`] or for the servers' next timeout, whichever is first.
 //! 3. Give [`Event::Frame`] to the server of its shard as a frame from its mirror. Give [`Event::Room`] of the
-//!    data lane to the server as what has drained; the lane has room again. Then go to 1.
+//!    data lane to the server as what has drained; the lane has room again. Tell the servers of an [`Event::Silent`]
+//!    that they receive nothing from the peer. Then go to 1.
 //!
 //! A data lane has room for one frame at a time. It has room again shortly before the frame has crossed the link. So
 //! with frames of one quantum two frames are never queued, and the link does not become idle between them. A longer
@@ -250,7 +251,7 @@ impl DcTransport {
                     self.leaving.push_back((peer, generation));
                     continue;
                 }
-                Event::Frame(_) => {}
+                Event::Frame(_) | Event::Silent { .. } => {}
             }
             return event;
         }

@@ -92,7 +92,8 @@ impl Listener {
     pub async fn run(self) {
         let mut lanes = Lanes::default();
         let mut breach = None;
-        let mut silence = pin!(silence(&self.connection));
+        let peer = self.end.peer;
+        let mut silence = pin!(silence(&self.connection, || self.notify(Event::Silent { peer })));
         // `None`: the peer is silent.
         let reason = loop {
             tokio::select! {
@@ -116,7 +117,6 @@ impl Listener {
             }
         };
 
-        let peer = self.end.peer;
         let left = match &reason {
             Some(ConnectionError::ApplicationClosed(close)) => close.error_code == GOODBYE,
             Some(ConnectionError::LocallyClosed) => true,
@@ -137,9 +137,14 @@ impl Listener {
             (None, None) => Event::Lost { peer, error: self.end.lost(&SILENT_REASON) },
         };
 
-        // The owner may have ended.
-        let _ = self.inbox.notices.send(Of { peer, generation: self.generation, what: event });
+        self.notify(event);
         lanes.tasks.shutdown().await;
+    }
+
+    fn notify(&self, what: Event) {
+        let notice = Of { peer: self.end.peer, generation: self.generation, what };
+        // The owner may have ended.
+        let _ = self.inbox.notices.send(notice);
     }
 
     /// Continues with a stream whose hello was read, or records that a stream has ended.

@@ -173,7 +173,6 @@ impl DataCenter {
     }
 
     fn on_event(&mut self, event: Event) -> Result<(), RunError> {
-        let now = self.now();
         let (shard, input) = match event {
             Event::Frame(incoming) => {
                 let (from, lane, frame) = (incoming.from, incoming.lane, incoming.frame);
@@ -182,9 +181,23 @@ impl DataCenter {
             Event::Room { to, shard, lane: Lane::Data, bytes, busy } => {
                 (shard, ServerInput::Drained { to, bytes, busy })
             }
+            Event::Silent { peer } => return self.on_silent(peer),
             Event::Room { .. } | Event::Left { .. } => return Ok(()),
             Event::Lost { error, .. } => return Err(RunError::Transport(error)),
         };
+        self.handle_input(shard, input)
+    }
+
+    /// Tells all servers that they receive nothing from a data center, because they share the connection to it.
+    fn on_silent(&mut self, peer: DcId) -> Result<(), RunError> {
+        let shards: Vec<ShardId> = self.servers.iter().map(|server| server.id().shard).collect();
+        shards.into_iter().try_for_each(|shard| {
+            self.handle_input(shard, ServerInput::Disconnected { from: peer })
+        })
+    }
+
+    fn handle_input(&mut self, shard: ShardId, input: ServerInput) -> Result<(), RunError> {
+        let now = self.now();
         let server = &mut self.servers[shard.index()];
         let at = server.id();
         server

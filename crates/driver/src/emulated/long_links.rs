@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::wire::{Joined, Like, OREGON, SHARD, TOKYO, Wire};
 use gaia_core::node::Lane;
@@ -18,9 +18,10 @@ async fn one_frame(joined: &mut Joined, bytes: usize) -> Duration {
     loop {
         tokio::select! {
             event = joined.oregon.event() => {
-                assert!(matches!(event, Event::Room { .. }), "{event:?}");
+                assert!(matches!(event, Event::Room { .. } | Event::Silent { .. }), "{event:?}");
             }
             event = joined.tokyo.event() => match event {
+                Event::Silent { .. } => {}
                 Event::Frame(incoming) => {
                     assert_eq!(incoming.frame.len(), bytes);
                     return sent.elapsed();
@@ -178,6 +179,40 @@ async fn a_dead_peer_is_noticed_within_seconds_whatever_is_under_way() {
         println!("with {bytes} bytes under way noticed after {:?}", severed.elapsed());
         assert!(severed.elapsed() < Duration::from_secs(7), "{:?}", severed.elapsed());
     }
+}
+
+/// The owner hears of a silence before the connection is given up, and no frame is lost with it.
+#[tokio::test(start_paused = true)]
+async fn a_silent_peer_is_suspected_within_two_seconds_and_heard_again_on_the_same_connection() {
+    let wire = Wire::new(Like::default());
+    let mut joined = wire.join().await;
+    sleep(Duration::from_secs(60)).await;
+    for transport in [&mut joined.oregon, &mut joined.tokyo] {
+        let event = timeout(Duration::from_secs(1), transport.event()).await;
+        assert!(event.is_err(), "an idle peer is not silent: {event:?}");
+    }
+    wire.network.sever(OREGON, TOKYO, true);
+    let severed = Instant::now();
+    for transport in [&mut joined.oregon, &mut joined.tokyo] {
+        let event = transport.event().await;
+        assert!(matches!(event, Event::Silent { .. }), "{event:?}");
+    }
+    println!("suspected after {:?}", severed.elapsed());
+    assert!(severed.elapsed() < Duration::from_secs(2), "{:?}", severed.elapsed());
+
+    joined.oregon.send(TOKYO, SHARD, Lane::Data, vec![2; 10].into()).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    wire.network.sever(OREGON, TOKYO, false);
+    let arrived = loop {
+        match joined.tokyo.event().await {
+            Event::Silent { .. } => {}
+            Event::Frame(incoming) => break incoming.frame,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(arrived, [2; 10][..]);
+    while !matches!(joined.oregon.event().await, Event::Room { .. }) {}
+    one_frame(&mut joined, 10).await;
 }
 
 /// Who still receives learns from the other end that the link is dead, and not by its own silence only after that.

@@ -83,7 +83,7 @@ async fn lost(transport: &mut DcTransport) -> TransportError {
     loop {
         match transport.event().await {
             Event::Lost { error, .. } => return error,
-            Event::Room { .. } => {}
+            Event::Room { .. } | Event::Silent { .. } => {}
             other => panic!("{other:?}"),
         }
     }

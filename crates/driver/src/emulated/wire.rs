@@ -202,7 +202,7 @@ impl Wire {
                     received += bytes;
                 }
                 Event::Lost { error, .. } => return Err(error),
-                Event::Room { .. } | Event::Left { .. } => {}
+                Event::Room { .. } | Event::Silent { .. } | Event::Left { .. } => {}
             }
         }
 

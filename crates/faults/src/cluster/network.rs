@@ -23,6 +23,8 @@ pub(crate) struct Network {
     cut: BTreeMap<(DcId, DcId), u32>,
     /// The time since which at least one partition is in force, by link.
     cut_since: BTreeMap<(DcId, DcId), Instant>,
+    /// Until when messages are held back, by link.
+    silent_until: BTreeMap<(DcId, DcId), Instant>,
     /// When the latest message of a lane arrives. Delayed messages also delay those behind them.
     floors: BTreeMap<(ServerId, DcId, Lane), Instant>,
     pub(crate) messages: u64,
@@ -45,6 +47,7 @@ impl Network {
             packets,
             cut: BTreeMap::new(),
             cut_since: BTreeMap::new(),
+            silent_until: BTreeMap::new(),
             floors: BTreeMap::new(),
             messages: 0,
             counts: PacketCounts::default(),
@@ -93,7 +96,8 @@ impl Network {
 
         let rtt = self.topology.link(from.dc, to).rtt.0;
         let floor = self.floors.entry((from, to, lane)).or_default();
-        let mut at = fate.arrives.max(*floor);
+        let held_until = self.silent_until.get(&(from.dc, to)).copied().unwrap_or_default();
+        let mut at = fate.arrives.max(*floor).max(held_until);
         *floor = at;
 
         if self.occurs(delay) {
@@ -128,6 +132,10 @@ impl Network {
                 self.set_cut(now, (to, from), in_force);
             }
             FaultKind::OneWayPartition => self.set_cut(now, (from, to), in_force),
+            FaultKind::SilentLink if in_force => {
+                let until = self.silent_until.entry((from, to)).or_default();
+                *until = (*until).max(now + fault.lasts.0);
+            }
             FaultKind::SlowLink => {
                 let bandwidth = self.topology.link(from, to).bandwidth;
                 let factor = if in_force { fault.factor } else { 1.0 };
@@ -137,9 +145,10 @@ impl Network {
         }
     }
 
-    /// Ends packet faults.
+    /// Ends packet faults and silences.
     pub(crate) fn end_packet_faults(&mut self) {
         self.packets = Packets::default();
+        self.silent_until.clear();
     }
 
     /// Draws whether a message of a failed connection arrives on the next one.
@@ -158,6 +167,11 @@ impl Network {
     /// cut.
     pub(crate) fn dead_since(&self, a: DcId, b: DcId) -> Option<Instant> {
         [(a, b), (b, a)].iter().filter_map(|link| self.cut_since.get(link).copied()).min()
+    }
+
+    /// Whether messages from one data center to another are held back.
+    pub(crate) fn is_silent(&self, now: Instant, from: DcId, to: DcId) -> bool {
+        self.silent_until.get(&(from, to)).is_some_and(|until| *until > now)
     }
 
     fn set_cut(&mut self, now: Instant, link: (DcId, DcId), in_force: bool) {

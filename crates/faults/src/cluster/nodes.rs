@@ -116,6 +116,7 @@ pub(crate) enum Task {
     Acknowledge { peer: DcId },
     Connect { peer: DcId, epoch: u64 },
     Disconnected { peer: DcId },
+    Silent { peer: DcId },
     Join { worker: WorkerId },
     Drain { clocks: Vec<Clock>, inactive: BTreeSet<DcId> },
     Left { dc: DcId, incarnation: u64 },

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::wan::SILENCE;
 use super::{Done, Event, Schedule};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
@@ -56,6 +57,16 @@ impl Schedule<'_> {
                 let of = |pair: &Pair| ends.contains(&pair.0) && ends.contains(&pair.1);
                 for pair in self.ends.pairs().into_iter().filter(of) {
                     self.reset(pair);
+                }
+            }
+            FaultKind::SilentLink => {
+                let peer = DcId(fault.peer.unwrap_or(fault.dc));
+                // A server that has not taken the messages of before the silence is notified of it first.
+                let is_late = within(&mut self.chance, 0, 3) == 0;
+                let after = if is_late { SILENCE / 20 } else { SILENCE };
+                let servers: Vec<ServerId> = self.nodes.servers.keys().copied().collect();
+                for server in servers.into_iter().filter(|server| server.dc == peer) {
+                    self.suspect(server, DcId(fault.dc), after);
                 }
             }
             FaultKind::Crash => {

@@ -332,7 +332,12 @@ impl<'p> Schedule<'p> {
             Event::Watch { pair } => {
                 let sessions = ends_of(pair)
                     .map(|(server, peer)| self.nodes.servers[&server].machine.session(peer));
-                if self.ends.is_stalled(pair, sessions) {
+                // A transport gives a silent peer more time than its session.
+                let (a, b, _) = pair;
+                let is_silent = [(a, b), (b, a)]
+                    .iter()
+                    .any(|(from, to)| self.network.is_silent(self.now, *from, *to));
+                if self.ends.is_stalled(pair, sessions) && !is_silent {
                     self.reset(pair);
                 }
                 let patience = patience(&self.plan.topology, pair);

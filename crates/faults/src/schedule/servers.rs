@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::wan::SILENCE;
 use super::{Done, Schedule};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
@@ -52,6 +53,11 @@ impl Schedule<'_> {
             }
             Task::Disconnected { peer } if self.ends.is_established(id, peer) => {}
             Task::Disconnected { peer } => self.disconnect(id, peer)?,
+            Task::Silent { peer } if !self.network.is_silent(self.now, peer, id.dc) => {}
+            Task::Silent { peer } => {
+                self.suspect(id, peer, SILENCE / 2);
+                self.disconnect(id, peer)?;
+            }
             Task::Join { worker } => self.join(id, worker),
             Task::Drain { clocks, inactive } => node.machine.handle_drain(now, clocks, inactive),
             Task::Left { dc, incarnation } => {
@@ -84,7 +90,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Notifies a server that its connection to a mirror is lost.
+    /// Notifies a server that it receives nothing from a mirror.
     fn disconnect(&mut self, id: ServerId, peer: DcId) -> Done {
         if !self.fault_injector.has(Bug::MissesLostConnections) {
             let node = self.nodes.server_mut(id);

@@ -155,6 +155,11 @@ impl Schedule<'_> {
         self.reconnect(pair);
     }
 
+    /// Notifies a server of a mirror's silence after a while, if it lasts until then.
+    pub(super) fn suspect(&mut self, server: ServerId, peer: DcId, after: Duration) {
+        self.schedule_task(self.now + after, NodeId::Server(server), Task::Silent { peer });
+    }
+
     pub(super) fn reconnect(&mut self, pair: Pair) {
         if !self.fault_injector.has(Bug::NeverReconnects) {
             let rtt = self.plan.topology.link(pair.0, pair.1).rtt.0;
@@ -169,5 +174,6 @@ impl Schedule<'_> {
     }
 }
 
-/// How long a connection may be down before the server is notified that it receives nothing from its mirror.
-const SILENCE: Duration = Duration::from_secs(1);
+/// How long a connection may be down, or a mirror silent, before the server is notified that it receives nothing from its
+/// mirror.
+pub(super) const SILENCE: Duration = Duration::from_secs(1);

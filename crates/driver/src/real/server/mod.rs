@@ -478,7 +478,8 @@ impl ServerNode {
                 let drained = self.server.handle_drained(now, to, bytes, busy);
                 drained.map_err(|error| self.refused(error))
             }
-            FromMirror::Disconnected { peer } => {
+            FromMirror::Silent { peer } if !self.server.server().may_receive_from(peer) => Ok(()),
+            FromMirror::Silent { peer } | FromMirror::Disconnected { peer } => {
                 let parted = self.server.handle_disconnected(self.now(), peer);
                 parted.map_err(|error| self.refused(error))
             }

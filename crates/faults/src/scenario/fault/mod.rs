@@ -58,6 +58,9 @@ pub enum FaultKind {
     Partition,
     /// All messages from one data center to another are lost. Those of the other direction arrive.
     OneWayPartition,
+    /// Messages that are sent from one data center to another arrive only at the end of the fault, all of them and in order,
+    /// and the connections stay open. The receiving servers are notified of the silence.
+    SilentLink,
     /// The connections between two data centers fail, and the messages on them are lost.
     Reset,
     /// The workers of a data center compute more slowly.
@@ -145,6 +148,7 @@ impl Fault {
         faults.extend(members::draw(seed.child("members"), nodes));
         members::draw_lost_joiner(seed.child("lost joiner"), nodes, &mut faults);
         faults.extend(dead_links::draw(seed.child("dead links"), nodes));
+        faults.extend(dead_links::draw_silent(seed.child("silent links"), nodes));
         faults.extend(Self::draw_coordinator_crash(&mut seed.child("coordinator").random()));
         faults.extend(diverged::draw(seed.child("diverged"), nodes));
         faults.sort_by_key(|fault| fault.at);
@@ -345,6 +349,7 @@ impl FaultKind {
         match self {
             Self::Partition => "partition",
             Self::OneWayPartition => "one-way-partition",
+            Self::SilentLink => "silent-link",
             Self::Reset => "reset",
             Self::Straggler => "straggler",
             Self::SlowLink => "slow-link",
@@ -366,7 +371,14 @@ impl FaultKind {
 
     /// Whether it affects a link.
     fn has_peer(self) -> bool {
-        matches!(self, Self::Partition | Self::OneWayPartition | Self::Reset | Self::SlowLink)
+        matches!(
+            self,
+            Self::Partition
+                | Self::OneWayPartition
+                | Self::SilentLink
+                | Self::Reset
+                | Self::SlowLink
+        )
     }
 
     /// Whether it may name a node.

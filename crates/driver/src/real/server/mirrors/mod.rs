@@ -73,6 +73,10 @@ pub(in crate::real) enum FromMirror {
     Joined {
         peer: DcId,
     },
+    /// No packet of a mirror has arrived for a while. Repeated for as long as none arrives.
+    Silent {
+        peer: DcId,
+    },
     /// The connection is lost.
     Disconnected {
         peer: DcId,
@@ -211,6 +215,7 @@ impl Mirrors {
                     FromMirror::Drained { to, bytes, busy }
                 }
                 Event::Room { lane: Lane::Control, .. } => FromMirror::Room,
+                Event::Silent { peer } => FromMirror::Silent { peer },
                 Event::Lost { peer, error } => {
                     if let Some(left_out) = self.link(peer).lines.pass() {
                         warn!("{error}{left_out}");

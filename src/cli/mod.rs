@@ -125,8 +125,8 @@ pub(crate) struct RunFlags {
     /// Train this Python script; the gaia of the Python package runs it in each worker
     #[arg(long, value_name = "SCRIPT.py")]
     pub(crate) script: Option<String>,
-    /// The arguments of the script, behind all flags
-    #[arg(last = true, value_name = "ARGUMENT", requires = "script")]
+    /// The arguments of the script of --script or the run file, behind all flags
+    #[arg(last = true, value_name = "ARGUMENT")]
     pub(crate) arguments: Vec<String>,
     /// Start even where the run may need more memory than is free
     #[arg(long)]

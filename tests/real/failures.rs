@@ -264,6 +264,53 @@ fn a_worker_that_kept_nothing_takes_up_its_work_where_its_servers_know_it() {
     is_as_if_nothing_failed(&run.ends(nodes), clocks, in_step);
 }
 
+#[test]
+fn of_two_processes_of_one_worker_the_earlier_is_refused_by_name_and_the_run_goes_on() {
+    let names = ["north", "south"];
+    let clocks = 120;
+    let text = |clocks| in_step_over(&names, clocks);
+    let mut run = Bare::new(&text(clocks), &names);
+    let mut nodes: Vec<Node> = names.map(|dc| run.server(dc, "127.0.0.1:0")).into();
+    nodes.push(run.worker("north"));
+    let earlier = run.worker("south");
+    let _limit = Limit::on(&[&run.conductor, &nodes[0], &earlier]);
+    run.goes_on(2);
+    nodes.push(run.worker("south"));
+
+    let (code, said) = earlier.end();
+    assert_eq!(code, Some(1), "{said}");
+    let reason = "a later process of worker 0 of south takes part, expected only one";
+    assert!(said.contains(reason), "{said}");
+    is_as_if_nothing_failed(&run.ends(nodes), clocks, text);
+}
+
+/// It waits for its coordinator no longer than the run would wait for it.
+#[test]
+fn a_worker_that_comes_back_after_the_end_of_its_run_says_so_and_ends() {
+    let names = ["north", "south"];
+    let failures = "[failures]\ngive_up_after = \"2 s\"\n[stop]";
+    let run = Bare::new(&in_step_over(&names, 20).replace("[stop]", failures), &names);
+    let worker = |run: &Bare| {
+        let place = ["--dc", "south", "--worker", "0", "--state", "kept"];
+        run.bench.node(&run.coordinator, "certs", &place)
+    };
+    let mut nodes: Vec<Node> = names.map(|dc| run.server(dc, "127.0.0.1:0")).into();
+    nodes.extend([run.worker("north"), worker(&run)]);
+    let _limit = Limit::on(&[&run.conductor, &nodes[0]]);
+    for node in nodes {
+        let (code, said) = node.end();
+        assert_eq!(code, Some(0), "{said}");
+    }
+
+    let late = worker(&run);
+    let _limit = Limit::on(&[&late]);
+    let (code, said) = late.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the run may have ended without this node"), "{said}");
+    let (code, said) = run.conductor.end();
+    assert_eq!(code, Some(0), "{said}");
+}
+
 /// Carries connections to an address, until they are cut.
 struct Wire {
     address: String,

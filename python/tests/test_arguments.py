@@ -38,7 +38,7 @@ def test_a_script_has_what_stands_behind_all_flags(tmp_path, driver, named):
 
 def test_arguments_need_a_script(tmp_path):
     refused = gaia("train", EXAMPLES / "regions.toml", "--", "--rate", "0.25", cwd=tmp_path)
-    assert refused.returncode != 0 and "names no script" in refused.stderr, refused.stderr
+    assert refused.returncode == 2 and "names no script" in refused.stderr, refused.stderr
 
 
 def test_arguments_of_a_run_file_are_no_script(tmp_path):

@@ -309,7 +309,8 @@ fn what_a_silent_mirror_has_said_ends_no_pause() {
     }
 }
 
-/// Neither do they where the server has lost its state behind the dead link.
+/// Reads do not wait for the clocks of a pause either where the server of the one that pauses has lost its state behind the
+/// dead link.
 #[test]
 fn nobody_waits_for_the_clocks_of_one_that_has_lost_its_state_in_a_pause() {
     let mut descent = Descent::new(&Setup::new(braked()));

@@ -3,7 +3,7 @@
 
 use super::EvaluationError;
 use super::bench::{Bench, Finished};
-use super::suite::{App, Changes, LOCAL_STEPS, OURS, SELF, Suite};
+use super::suite::{App, Changes, LOCAL_STEPS, OURS, SELF, SPARSE_ROUNDS, Suite};
 use gaia_config::{Override, Plan};
 use gaia_report::paper::SkewRow;
 
@@ -21,7 +21,7 @@ pub(super) fn jobs(suite: &Suite, changes: &Changes) -> Result<Vec<SkewJob>, Eva
     let Some(skewed) = suite.skew else { return Ok(jobs) };
     for app in skewed.apps {
         for &skew in skewed.skews {
-            for contender in &suite.contenders {
+            for contender in suite.contenders.iter().chain(skewed.contenders) {
                 let Some(mut remote) = contender.remote(app.name, SKEWED, changes)? else {
                     continue;
                 };
@@ -76,7 +76,7 @@ impl SkewJob {
 }
 
 /// The models that also run with a guard, with its default settings.
-const GUARDED: [&str; 2] = [OURS, LOCAL_STEPS];
+const GUARDED: [&str; 3] = [OURS, LOCAL_STEPS, SPARSE_ROUNDS];
 
 /// The name of these runs' WAN in settings for a single cell.
 const SKEWED: &str = "skew";

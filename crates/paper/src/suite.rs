@@ -88,6 +88,8 @@ pub struct Change {
 pub struct SkewSuite {
     /// Applications, each on the WAN and for the clocks of its run file.
     pub apps: &'static [App],
+    /// Models beside those of all cells.
+    pub contenders: &'static [Contender],
     /// The shares of examples that are assigned to data centers by label, 0 to 1.
     pub skews: &'static [f64],
 }
@@ -305,6 +307,7 @@ pub(super) const WORST: &str = "ss";
 pub(super) const WIDEST: &str = "ec2-all";
 
 pub(super) const LOCAL_STEPS: &str = "local-steps";
+pub(super) const SPARSE_ROUNDS: &str = "sparse-rounds";
 /// The source of this evaluation's overrides in error messages.
 pub(super) const SELF: &str = "gaia paper";
 const REMOTE: &str = "sync.remote.";
@@ -424,8 +427,11 @@ const SKEW_APPS: [App; 3] = [
         data: None,
     },
 ];
-const SKEW: SkewSuite = SkewSuite { apps: &SKEW_APPS, skews: &[0.0, 0.5, 1.0] };
-const SKEW_QUICK: SkewSuite = SkewSuite { apps: &SKEW_APPS, skews: &[1.0] };
+const SKEW_CONTENDERS: [Contender; 1] =
+    [contender(SPARSE_ROUNDS, "model = 'local-steps'\ndensity = 0.03")];
+const SKEW: SkewSuite = SkewSuite { skews: &[0.0, 0.5, 1.0], ..SKEW_QUICK };
+const SKEW_QUICK: SkewSuite =
+    SkewSuite { apps: &SKEW_APPS, contenders: &SKEW_CONTENDERS, skews: &[1.0] };
 
 const SYSTEMS: SystemsSuite = SystemsSuite { parameters: 400_000, divisor: 1e3 };
 const SYSTEMS_QUICK: SystemsSuite = SystemsSuite { parameters: 100_000, divisor: 1e4 };
@@ -465,6 +471,10 @@ mod tests {
             let skew = suite.skew.unwrap();
             for app in skew.apps {
                 app.own_plan(&remote, &changes).unwrap();
+                for contender in skew.contenders {
+                    let remote = contender.remote(app.name, WORST, &changes).unwrap().unwrap();
+                    app.own_plan(&remote, &changes).unwrap();
+                }
             }
         }
     }

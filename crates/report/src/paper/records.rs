@@ -178,7 +178,7 @@ pub struct CurveRow {
     pub app: String,
     /// The topology.
     pub wan: String,
-    /// The remote model, as in [`CellRow::model`].
+    /// The remote model, as in [`CellRow::model`], or `sparse-rounds`.
     pub model: String,
     /// Seconds and objective of the worst copy.
     #[serde(with = "points")]
@@ -194,7 +194,7 @@ pub struct SkewRow {
     pub app: String,
     /// The share of examples that labels decide, 0 to 1.
     pub skew: f64,
-    /// The remote model, as in [`CellRow::model`].
+    /// The remote model, as in [`CellRow::model`], or `sparse-rounds`.
     pub model: String,
     /// Whether the guard against skew was on.
     pub guard: bool,

@@ -8,7 +8,6 @@ use gaia_certificates::{CertificateError, Refusal};
 use gaia_checkpoint::CheckpointError;
 use gaia_core::node::LanError;
 use gaia_core::recovery::RecoveryError;
-use gaia_core::server::PeerError;
 use gaia_core::types::StateError;
 use gaia_core::wire::FrameError;
 use gaia_model::{HeaderTooLong, ModelError};
@@ -169,12 +168,12 @@ pub enum RealError {
         error: RecoveryError,
     },
     /// A server rejected a frame of a mirror.
-    #[error("{at}: {error}")]
+    #[error("{at}: {reason}")]
     Peer {
         /// The name of the server.
         at: String,
-        /// Why it was rejected.
-        error: PeerError,
+        /// The name of the mirror, and why its frame was rejected.
+        reason: String,
     },
     /// A connection between data centers failed.
     #[error(transparent)]

@@ -63,7 +63,7 @@ impl ServerNode {
         if error.ends_run() {
             return Err(self.refused(error));
         }
-        self.refuse(error.peer(), error.to_string());
+        self.refuse(error.peer(), self.named(&error));
         Ok(())
     }
 
@@ -79,7 +79,13 @@ impl ServerNode {
 
     pub(super) fn refused(&self, error: PeerError) -> RealError {
         self.meters.on_frame_refused(error.peer());
-        RealError::Peer { at: self.context.name(), error }
+        RealError::Peer { at: self.context.name(), reason: self.named(&error) }
+    }
+
+    /// An error with the name of the mirror, which the core knows only by the number of its data center.
+    fn named(&self, error: &PeerError) -> String {
+        let peer = error.peer();
+        error.to_string().replacen(&peer.to_string(), &self.mirrors.name(peer), 1)
     }
 
     fn forgot(&self, peer: DcId, reason: String) -> RealError {

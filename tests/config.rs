@@ -147,7 +147,7 @@ fn on_a_lan_workers_keep_the_data_of_their_data_centers() {
 
 #[test]
 fn a_plan_written_out_reads_back_the_same() {
-    let cases: [(&str, &[&str]); 12] = [
+    let cases: [(&str, &[&str]); 13] = [
         ("mnist-cnn", &["app.normalization=group", "app.filters=[4, 8]", "app.hidden=[]"]),
         ("quickstart", &[]),
         ("movielens", &["topology.bandwidth_scale=0.0123456789", "seed=7"]),
@@ -158,6 +158,7 @@ fn a_plan_written_out_reads_back_the_same() {
         ("a9a", &["sync.remote={ model = 'local-steps', fragments = 2, values = 'int8' }"]),
         ("kos", &["sync.remote={ model = 'local-steps', steps = 3 }"]),
         ("quickstart", &["sync.local.quorum=0.75", "sync.local.grace=20 ms"]),
+        ("quickstart", &["topology.detours=false", "topology.lan_tls=false"]),
         (
             "quickstart",
             &["compute.slowdown.tokyo=[1.0, 2.5]", "compute.slowdown.ireland=[3.0, 3.0]"],

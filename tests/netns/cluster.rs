@@ -26,6 +26,8 @@ pub(crate) struct Setting {
     pub(crate) data: Data,
     /// Clocks between evaluations.
     pub(crate) evaluate_every: u64,
+    /// Whether datagrams go around dead links.
+    pub(crate) detours: bool,
 }
 
 /// What is trained on.
@@ -258,7 +260,7 @@ impl Cluster {
         seen
     }
 
-    fn log_of(&self, name: &str) -> String {
+    pub(crate) fn log_of(&self, name: &str) -> String {
         fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default()
     }
 
@@ -339,7 +341,7 @@ const ROLES: [&str; 3] = ["coordinator", "server", "worker"];
 const FULL_DISK_BLOCKS: u64 = 2048;
 
 fn run_file(setting: &Setting) -> String {
-    let Setting { stop, clock, data, evaluate_every } = setting;
+    let Setting { stop, clock, data, evaluate_every, detours } = setting;
     let app = match data {
         Data::Ratings { users, items } => {
             let ratings = 40 * (users + items);
@@ -355,7 +357,7 @@ fn run_file(setting: &Setting) -> String {
          [sync.remote]\nmodel = \"asp\"\nthreshold = 0.05\n\
          [compute]\nmodel = \"cost\"\nclock_overhead = \"{clock}\"\n\
          [evaluate]\nevery = {evaluate_every}\n[stop]\n{stop}\n\
-         [topology]\nname = \"apart\"\ncoordinator_address = \"{}:4400\"\n\
+         [topology]\nname = \"apart\"\ncoordinator_address = \"{}:4400\"\ndetours = {detours}\n\
          [topology.wan]\nbandwidth = \"50 Mbit/s\"\nrtt = \"1 ms\"\nprice = \"0.02 USD/GB\"\n",
         address(0),
     );

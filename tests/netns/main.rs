@@ -59,6 +59,7 @@ const SETTING: Setting = Setting {
     clock: "50 ms",
     data: Data::Ratings { users: 300, items: 200 },
     evaluate_every: 10,
+    detours: true,
 };
 
 /// What befalls a short run, in turn.
@@ -134,8 +135,8 @@ fn a_cluster_outlives_killed_nodes_a_wall_clock_that_jumps_and_a_data_center_tha
     check_conservation(&outcome);
 }
 
-/// The link between south and west is dead for half a minute, and both exchange updates with north. If both continued to
-/// train, the objective would grow a hundredfold (`docs/src/partial-partitions.md`).
+/// The link between south and west is dead for half a minute, and both exchange updates with north, which passes nothing on.
+/// If both continued to train, the objective would grow a hundredfold (`docs/src/partial-partitions.md`).
 #[test]
 fn a_dead_link_between_two_of_three_data_centers_spoils_nothing() {
     if std::env::var_os(soak::SOAK).is_some() {
@@ -145,7 +146,7 @@ fn a_dead_link_between_two_of_three_data_centers_spoils_nothing() {
         println!("skipped: network namespaces are not allowed here");
         return;
     };
-    let setting = || Setting { stop: "clocks = 500".into(), ..SETTING };
+    let setting = || Setting { stop: "clocks = 500".into(), detours: false, ..SETTING };
     // Both at the same time, so that both have the same machine.
     let calm = thread::spawn(move || Cluster::start(other, &setting()).end());
 
@@ -165,6 +166,42 @@ fn a_dead_link_between_two_of_three_data_centers_spoils_nothing() {
     assert!(outcome.copies_equal && calm.copies_equal, "{outcome:?}");
     assert!(outcome.objective < 1.05 * calm.objective, "{outcome:?} of {calm:?}");
     assert!(outcome.clocks[0] > outcome.clocks[west] + 200, "north did not wait: {outcome:?}");
+    check_conservation(&outcome);
+}
+
+#[test]
+fn updates_go_around_a_dead_link_and_nobody_waits() {
+    if std::env::var_os(soak::SOAK).is_some() {
+        return;
+    }
+    let Some(network) = Network::new("50mbit") else {
+        println!("skipped: network namespaces are not allowed here");
+        return;
+    };
+    let mut cluster = Cluster::start(network, &Setting { stop: "clocks = 500".into(), ..SETTING });
+    cluster.wait_for_clock(50);
+    let (south, west) = (1, 2);
+    cluster.network().cut_way(south, west);
+    cluster.network().cut_way(west, south);
+    cluster.wait_for_log("server-1", "server 0 of south sends to server 0 of west over north");
+    cluster.wait_for_log("server-2", "server 0 of west sends to server 0 of south over north");
+    let before = cluster.clock();
+    cluster.watch_for(Duration::from_secs(8));
+    let clocks = cluster.clock() - before;
+    assert!(clocks > 20, "the slowest data center has finished {clocks} clocks in 8 s");
+    cluster.network().heal_way(south, west);
+    cluster.network().heal_way(west, south);
+    cluster.wait_for_log("server-1", "server 0 of south sends to server 0 of west directly again");
+    cluster.wait_for_log("server-2", "server 0 of west sends to server 0 of south directly again");
+    for server in ["server-0", "server-1", "server-2"] {
+        let log = cluster.log_of(server);
+        assert!(!log.contains("pauses"), "{log}");
+        assert!(!log.contains("is disconnected from server"), "{log}");
+    }
+    let outcome = cluster.end();
+    assert!(outcome.copies_equal, "{outcome:?}");
+    assert!(outcome.clocks.iter().all(|clocks| *clocks >= 500), "{outcome:?}");
+    assert!(outcome.objective < outcome.first_objective, "{outcome:?}");
     check_conservation(&outcome);
 }
 

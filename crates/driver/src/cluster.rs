@@ -373,6 +373,7 @@ mod tests {
             "log.sync='never'",
             "compute.jitter=0.5",
             "failures.give_up_after='1 min'",
+            "topology.detours=false",
         ] {
             assert_eq!(hash(&plan(&[setting])), own, "{setting}");
         }

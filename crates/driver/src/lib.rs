@@ -21,6 +21,8 @@ pub mod run_loop;
 mod server_stats;
 pub mod simulated;
 mod table_digests;
+#[cfg(test)]
+mod test_topology;
 mod trained;
 
 use std::any::Any;

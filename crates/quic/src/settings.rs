@@ -96,12 +96,14 @@ impl Windows {
     }
 }
 
-/// The discovery of the largest datagrams of a path, the slowest of whose links has this bandwidth.
-pub fn datagram_discovery(slowest: Bandwidth) -> MtuDiscoveryConfig {
+/// The discovery of the largest datagrams of a path, the slowest of whose links has this bandwidth. Datagrams of the largest size
+/// that is probed for leave room for `reserved` bytes.
+pub fn datagram_discovery(slowest: Bandwidth, reserved: u16) -> MtuDiscoveryConfig {
     let fleeting = slowest.bytes_in(DATAGRAM_TIME_MAX) as u64;
     let largest = fleeting.clamp(DATAGRAM_BYTES_MAX, u64::from(DATAGRAM_BYTES_PROBED_MAX));
     let mut config = MtuDiscoveryConfig::default();
-    config.upper_bound(u16::try_from(largest).expect("a datagram has at most 64 KiB"));
+    let largest = u16::try_from(largest).expect("a datagram has at most 64 KiB");
+    config.upper_bound(largest - reserved);
     config
 }
 
@@ -197,8 +199,10 @@ mod tests {
             format!("{config:?}")
         };
         for (mbit, largest) in [(0.1, 1_452), (10.0, 1_452), (20.0, 2_500), (1_000.0, 6_500)] {
-            let found = datagram_discovery(Bandwidth::from_mbit(mbit));
-            assert_eq!(format!("{found:?}"), expected(largest), "{mbit} Mbit/s");
+            for reserved in [0, 13] {
+                let found = datagram_discovery(Bandwidth::from_mbit(mbit), reserved);
+                assert_eq!(format!("{found:?}"), expected(largest - reserved), "{mbit} Mbit/s");
+            }
         }
     }
 

@@ -163,7 +163,17 @@ metrics! {
         ),
         sent_wire_bytes: IntCounterVec = counters(
             "gaia_mirror_sent_wire_bytes_total",
-            "Bytes that entered the link to the mirror: frames, and all that QUIC, UDP and IP add.",
+            "Bytes that entered the link to the mirror: frames, all that QUIC, UDP and IP add, and datagrams on detours.",
+            TO_PEER,
+        ),
+        detour: IntGaugeVec = gauges(
+            "gaia_mirror_detour",
+            "Whether datagrams to the mirror go over a third data center, since it does not receive them directly.",
+            TO_PEER,
+        ),
+        detours_dropped: IntCounterVec = counters(
+            "gaia_mirror_detour_dropped_total",
+            "Datagrams on detours to others that had no room on the link to the mirror: they may use half of its rate.",
             TO_PEER,
         ),
         busy: CounterVec = seconds(

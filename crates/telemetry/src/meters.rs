@@ -211,6 +211,14 @@ impl MirrorMeter {
         raise_seconds(&all_busy.with_label_values(&self.labels()), busy);
     }
 
+    /// Whether datagrams to the mirror go over a third data center, and how many datagrams on detours to others had no room
+    /// on its link so far.
+    pub fn on_detours(&self, takes_detour: bool, dropped: u64) {
+        let MirrorMetrics { detour, detours_dropped, .. } = &self.node.definitions.mirror;
+        detour.with_label_values(&self.labels()).set(i64::from(takes_detour));
+        raise(&detours_dropped.with_label_values(&self.labels()), dropped);
+    }
+
     /// The clock of this data center, and the latest clock received from the mirror.
     pub fn on_clocks(&self, own: Clock, mirror: Clock) {
         let lag = i128::from(own.0) - i128::from(mirror.0);
@@ -289,6 +297,7 @@ mod tests {
 
         for busy in [1, 4] {
             mirror.on_carried(1000 * busy, Duration::from_millis(500 * busy));
+            mirror.on_detours(true, busy);
         }
 
         let waiting = WaitReason::MirrorClock { from: DcId(1) };
@@ -376,6 +385,8 @@ mod tests {
         r#"gaia_mirror_held_back_ratio{node="a/server-0",peer="b/server-0"} 0.75"#,
         r#"gaia_mirror_sent_wire_bytes_total{node="a/server-0",peer="b/server-0"} 4000"#,
         r#"gaia_mirror_busy_seconds_total{node="a/server-0",peer="b/server-0"} 2"#,
+        r#"gaia_mirror_detour{node="a/server-0",peer="b/server-0"} 1"#,
+        r#"gaia_mirror_detour_dropped_total{node="a/server-0",peer="b/server-0"} 4"#,
         r#"gaia_clocks_finished_total{node="a/server-0"} 12"#,
         r#"gaia_announcements_expired_total{node="a/server-0"} 6"#,
         r#"gaia_mirrors_lost_total{node="a/server-0"} 1"#,

@@ -77,6 +77,8 @@ struct ResolvedTopology<'p> {
     bandwidth_scale: f64,
     #[serde(skip_serializing_if = "is_true")]
     lan_tls: bool,
+    #[serde(skip_serializing_if = "is_true")]
+    detours: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     coordinator_address: Option<String>,
     data_center: Vec<ResolvedDataCenter<'p>>,
@@ -281,6 +283,7 @@ impl<'p> ResolvedTopology<'p> {
             name: &topology.name,
             bandwidth_scale: scale,
             lan_tls: deployment.lan_tls,
+            detours: deployment.detours,
             coordinator_address: deployment.coordinator.as_ref().map(ToString::to_string),
             data_center,
             wan: usual.map(|usual| ResolvedWan::of(usual, scale)),

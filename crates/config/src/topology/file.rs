@@ -22,6 +22,9 @@ pub(crate) struct TopologyKeys {
     /// Whether nodes of one data center use TLS.
     #[serde(default = "yes")]
     lan_tls: bool,
+    /// Whether a third data center passes on datagrams around a dead link.
+    #[serde(default = "yes")]
+    detours: bool,
     coordinator_address: Option<String>,
     #[serde(default)]
     defaults: DefaultKeys,
@@ -177,7 +180,8 @@ pub(crate) fn deployment(root: &Node, topology: &Topology) -> Result<Deployment,
         }
     }
 
-    Ok(Deployment { lan_tls: keys.lan_tls, coordinator, servers, dedicated })
+    let TopologyKeys { lan_tls, detours, .. } = keys;
+    Ok(Deployment { lan_tls, detours, coordinator, servers, dedicated })
 }
 
 fn data_centers(checks: &mut Checks<'_>, keys: &TopologyKeys) -> Result<Vec<DataCenter>, Problem> {

@@ -168,7 +168,7 @@ pub enum Brake {
 
 /// The reaction of a data center to a mirror that it cannot reach.
 ///
-/// Under a partial partition one of the two data centers pauses with either setting: see
+/// Under a partial partition that no detour gets around, one of the two data centers pauses with either setting: see
 /// `docs/src/partial-partitions.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -11,6 +11,8 @@ use crate::types::DcId;
 pub struct Deployment {
     /// Whether workers and servers of one data center use TLS.
     pub lan_tls: bool,
+    /// Whether a data center passes on the datagrams of two others while no datagrams pass directly between them.
+    pub detours: bool,
     /// The address at which the coordinator listens, over TCP.
     pub coordinator: Option<Address>,
     /// The addresses at which servers listen, by data center and shard: over UDP for mirrors, over TCP for workers. The
@@ -46,7 +48,13 @@ impl Deployment {
 
 impl Default for Deployment {
     fn default() -> Self {
-        Self { lan_tls: true, coordinator: None, servers: Vec::new(), dedicated: BTreeSet::new() }
+        Self {
+            lan_tls: true,
+            detours: true,
+            coordinator: None,
+            servers: Vec::new(),
+            dedicated: BTreeSet::new(),
+        }
     }
 }
 

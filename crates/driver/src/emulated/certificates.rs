@@ -81,7 +81,7 @@ const LASTING: Duration = Duration::from_secs(365 * 86_400);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emulated::test_topology::{link, mesh};
+    use crate::test_topology::{link, mesh};
     use gaia_core::types::Bandwidth;
 
     #[test]

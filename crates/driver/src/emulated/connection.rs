@@ -250,7 +250,7 @@ mod tests {
     use quinn::VarInt;
 
     use super::*;
-    use crate::emulated::test_topology::{link, mesh};
+    use crate::test_topology::{link, mesh};
     use gaia_core::node::Lane;
     use gaia_core::types::{Bandwidth, ShardId};
     use gaia_quic::frames::Hello;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use quinn::{Connection, SendStream};
 
 use super::connection::Joining;
-use super::test_topology::{link, mesh};
 use super::{Certificates, Network};
+use crate::test_topology::{link, mesh};
 use gaia_core::node::Lane;
 use gaia_core::topology::Topology;
 use gaia_core::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};

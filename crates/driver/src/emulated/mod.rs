@@ -27,8 +27,6 @@ mod reconnecting;
 mod socket;
 #[cfg(test)]
 mod strangers;
-#[cfg(test)]
-mod test_topology;
 mod transport;
 #[cfg(test)]
 mod wire;

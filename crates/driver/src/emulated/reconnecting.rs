@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::connection::{Joined, Joining};
-use super::test_topology::{link, mesh};
 use super::{Certificates, Network};
+use crate::test_topology::{link, mesh};
 use gaia_core::node::Lane;
 use gaia_core::topology::Topology;
 use gaia_core::types::{Bandwidth, DcId, Seed, ShardId};

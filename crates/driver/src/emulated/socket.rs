@@ -405,7 +405,7 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
-    use crate::emulated::test_topology::{link, mesh};
+    use crate::test_topology::{link, mesh};
 
     fn network() -> Arc<Network> {
         let link = link(Bandwidth::from_mbit(100.0), Duration::from_millis(20), 1 << 20);

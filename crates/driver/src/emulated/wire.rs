@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection::endpoint_config;
 use super::socket::address_of;
-use super::test_topology::{link, mesh};
 use super::{Certificates, Network};
+use crate::test_topology::{link, mesh};
 use gaia_certificates::SERVER_NAME;
 use gaia_core::link::{LinkConfig, quantum};
 use gaia_core::node::Lane;

@@ -72,7 +72,8 @@ impl Drawn {
         let dedicated = plan.topology.links.iter().map(|link| (link.from, link.to));
         let dedicated = dedicated.filter(|_| within(&mut chance, 0, 3) == 0).collect();
         let lan_tls = within(&mut chance, 0, 3) == 0;
-        plan.deployment = Deployment { lan_tls, dedicated, ..Deployment::default() };
+        let detours = within(&mut root.child("detours").random(), 0, 1) == 0;
+        plan.deployment = Deployment { lan_tls, detours, dedicated, ..Deployment::default() };
         let sync = if within(&mut chance, 0, 1) == 0 { LogSync::Always } else { LogSync::Never };
         plan.log = LogConfig { sync };
         let together = within(&mut chance, 0, 2) == 0;

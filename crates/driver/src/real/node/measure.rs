@@ -73,6 +73,15 @@ impl Meters {
         self.report_outliers(server.outlier_stats());
     }
 
+    /// Records of each mirror whether datagrams to it go over a third data center, and how many datagrams on detours to others
+    /// had no room on its link so far.
+    pub(in crate::real) fn on_detours(&self, detours: impl Fn(DcId) -> (bool, u64)) {
+        for (dc, mirror) in &self.mirrors {
+            let (takes_detour, dropped) = detours(*dc);
+            mirror.on_detours(takes_detour, dropped);
+        }
+    }
+
     /// Names the workers of which updates were limited since the last heartbeat.
     fn report_outliers(&mut self, stats: &[OutlierStats]) {
         self.outliers.resize(stats.len(), OutlierStats::default());

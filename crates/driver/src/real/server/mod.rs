@@ -352,6 +352,7 @@ impl EventHandler for ServerNode {
             Event::Beat => {
                 let links = self.mirrors.link_counters();
                 self.meters.read(self.server.server(), &links);
+                self.meters.on_detours(|peer| self.mirrors.detour_of(peer));
                 coordinator.report(&Report::Alive { links, lan_bytes: 0 }).await;
                 self.report_refusals(coordinator).await;
             }

@@ -1,6 +1,7 @@
 //! Making connections to mirrors: connecting, accepting, authentication, and the settings of QUIC.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use super::Addresses;
+use super::detours::{DETOUR_HEADER_BYTES, Detours};
 use super::reset::endpoint_config;
 use crate::real::connections::channel::resolve;
 use crate::real::connections::throttle::LogThrottle;
@@ -40,6 +42,8 @@ pub(super) struct Connector {
     pub(super) context: NodeContext,
     pub(super) own: ServerId,
     pub(super) endpoint: Endpoint,
+    /// `None` if detours are off, or there is no third data center.
+    pub(super) detours: Option<Detours>,
     pub(super) counters: BTreeMap<DcId, Arc<LaneCounters>>,
 }
 
@@ -93,7 +97,12 @@ impl Connector {
             let dialled = async {
                 let transport = transport(context, Some(factory.clone()));
                 let answer_max = answer_max(topology);
-                let connection = dial(&self.endpoint, &address, tls, transport, answer_max).await?;
+                let local = self.endpoint.local_addr().map_err(|error| LinkFault::of_io(&error))?;
+                let at = resolve_for(&address, local).await?;
+                if let Some(detours) = &self.detours {
+                    detours.set_connection_address(peer, at);
+                }
+                let connection = dial(&self.endpoint, at, tls, transport, answer_max).await?;
                 self.open(Accepted { peer, connection, factory }).await
             };
             match dialled.await {
@@ -141,7 +150,9 @@ pub(in crate::real) async fn check(
     let mut tls =
         connecting(&context.credentials, &context.run_context.identity(NodeId::Server(to)));
     tls.alpn_protocols = vec![CHECK.to_vec()];
-    let connection = dial(&endpoint, address, tls, transport(context, None), ANSWER_MAX).await?;
+    let local = endpoint.local_addr().map_err(|error| LinkFault::of_io(&error))?;
+    let at = resolve_for(address, local).await?;
+    let connection = dial(&endpoint, at, tls, transport(context, None), ANSWER_MAX).await?;
 
     // The accepting end closes a check with its protocol version.
     let closed = timeout(ANSWER_MAX, connection.closed()).await;
@@ -164,11 +175,17 @@ pub(super) fn open(
     context: &NodeContext,
     own: ServerId,
     datagrams: Datagrams,
+    detours: Option<&Detours>,
 ) -> Result<Endpoint, RealError> {
     let broken = |reason: String| RealError::Listen { address: context.name(), reason };
     let server = server_config(context, own, None).map_err(|fault| broken(fault.to_string()))?;
     let Datagrams { socket, config } = datagrams;
-    let config = config.unwrap_or_else(|| endpoint_config(&context.credentials));
+    let socket = detours.map_or(socket, Detours::socket);
+    let mut config = config.unwrap_or_else(|| endpoint_config(&context.credentials));
+    // In datagrams that are not QUIC's its fixed bit is clear, so QUIC must not clear it at random (RFC 9287).
+    config.grease_quic_bit(false);
+    let largest = config.get_max_udp_payload_size() as u16 + DETOUR_HEADER_BYTES;
+    config.max_udp_payload_size(largest).expect("the largest datagram is one of QUIC");
     let runtime = Arc::new(TokioRuntime);
     Ok(Endpoint::new_with_abstract_socket(config, Some(server), socket, runtime)?)
 }
@@ -195,7 +212,7 @@ fn server_config(
 
 async fn dial(
     endpoint: &Endpoint,
-    address: &Address,
+    at: SocketAddr,
     tls: rustls::ClientConfig,
     transport: Arc<TransportConfig>,
     answer_max: Duration,
@@ -204,20 +221,8 @@ async fn dial(
         .map_err(|error| LinkFault::Certificate(error.to_string()))?;
     let mut config = ClientConfig::new(Arc::new(crypto));
     config.transport_config(transport);
-    let local = endpoint.local_addr().map_err(|error| LinkFault::of_io(&error))?;
-    let candidates = resolve(address).await?;
-    let reachable = candidates.iter().find(|candidate| candidate.is_ipv4() == local.is_ipv4());
-    let Some(to) = reachable else {
-        let family = if local.is_ipv4() { "IPv4" } else { "IPv6" };
-        let said = format!(
-            "`{}` has no {family} address, expected one because this node uses {family}",
-            address.host
-        );
-        return Err(LinkFault::Route(said));
-    };
-
     let connecting = endpoint
-        .connect_with(config, *to, SERVER_NAME)
+        .connect_with(config, at, SERVER_NAME)
         .map_err(|error| LinkFault::Route(error.to_string()))?;
     let connected = timeout(answer_max, connecting).await;
     let silent =
@@ -226,12 +231,28 @@ async fn dial(
     connected.map_err(|_| silent())?.map_err(|error| fault_of(&error))
 }
 
+/// The address of a host for a socket that is bound to `local`.
+pub(super) async fn resolve_for(
+    address: &Address,
+    local: SocketAddr,
+) -> Result<SocketAddr, LinkFault> {
+    let candidates = resolve(address).await?;
+    let reachable = candidates.iter().find(|candidate| candidate.is_ipv4() == local.is_ipv4());
+    reachable.copied().ok_or_else(|| {
+        let family = if local.is_ipv4() { "IPv4" } else { "IPv6" };
+        LinkFault::Route(format!(
+            "`{}` has no {family} address, expected one because this node uses {family}",
+            address.host
+        ))
+    })
+}
+
 /// An endpoint of an address's family, for a check.
 async fn dialling_endpoint(address: &Address) -> Result<Endpoint, LinkFault> {
     let first = resolve(address).await?.into_iter().next();
     let first =
         first.ok_or_else(|| LinkFault::Name(format!("`{}` has no address", address.host)))?;
-    let any: std::net::SocketAddr = match first.ip() {
+    let any: SocketAddr = match first.ip() {
         std::net::IpAddr::V4(ip) if ip.is_loopback() => ([127, 0, 0, 1], 0).into(),
         std::net::IpAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         std::net::IpAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -356,7 +377,9 @@ fn transport(context: &NodeContext, factory: Option<Arc<TrackedFactory>>) -> Arc
         .map_or_else(TransportConfig::default, |windows| windows.transport(SHARDS));
 
     let slowest = links.map(|link| link.bandwidth).reduce(|a, b| if b < a { b } else { a });
-    config.initial_mtu(INITIAL_MTU).mtu_discovery_config(slowest.map(datagram_discovery));
+    config.initial_mtu(INITIAL_MTU).mtu_discovery_config(
+        slowest.map(|slowest| datagram_discovery(slowest, DETOUR_HEADER_BYTES)),
+    );
     if let Some(factory) = factory {
         config.congestion_controller_factory(factory);
     }

@@ -9,11 +9,14 @@
 //! connection again.
 
 mod connect;
+mod detours;
 mod link;
 mod refusals;
 mod reset;
 mod resumption;
 mod stall;
+#[cfg(test)]
+mod test_tls;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -28,6 +31,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use self::connect::{Arrival, Connector, accept_lower, chain_of, open, patience};
+use self::detours::Detours;
 use crate::real::connections::throttle::LogThrottle;
 use crate::real::environment::Datagrams;
 use crate::real::error::RealError;
@@ -105,6 +109,9 @@ struct MirrorLink {
     counters: Arc<LaneCounters>,
     /// The traffic of connections that are closed.
     before: LinkCounters,
+    /// The bytes that were last counted, with those of detours. They never fall: whoever adds them up takes a smaller number for
+    /// that of a new process.
+    counted_bytes: u64,
     /// For how long data frames have occupied the link.
     busy: Duration,
     /// Of lost connections: a mirror reconnects as often as it likes.
@@ -118,26 +125,33 @@ impl Mirrors {
         own: ServerId,
         socket: Datagrams,
     ) -> Result<Self, RealError> {
-        let endpoint = open(context, own, socket)?;
+        let detours = Detours::open(context, own, &socket.socket)?;
+        let endpoint = open(context, own, socket, detours.as_ref())?;
         let topology = &context.run_context.plan.topology;
         let peers = topology.dc_ids().filter(|dc| *dc != own.dc);
         let links: BTreeMap<DcId, MirrorLink> =
             peers.map(|peer| (peer, MirrorLink::default())).collect();
         let counters = links.iter().map(|(peer, link)| (*peer, link.counters.clone())).collect();
-        let connector = Connector { context: context.clone(), own, endpoint, counters };
+        let context = context.clone();
+        let connector = Connector { context: context.clone(), own, endpoint, detours, counters };
         let (sender, arrivals) = unbounded_channel();
+        let addresses = watch::Sender::new(BTreeMap::new());
 
         let mut others = JoinSet::new();
         others.spawn(accept_lower(connector.clone(), sender.clone()));
+        if let Some(detours) = &connector.detours {
+            others.spawn(detours.clone().run(context.clone()));
+            others.spawn(detours.clone().follow(addresses.subscribe()));
+        }
         Ok(Self {
-            context: context.clone(),
+            context,
             own,
             connector,
             transport: DcTransport::new(own.dc, own.shard.0..own.shard.0 + 1),
             links,
             arrivals,
             sender,
-            addresses: watch::Sender::new(BTreeMap::new()),
+            addresses,
             parted: VecDeque::new(),
             pumps: JoinSet::new(),
             revoked: JoinSet::new(),
@@ -280,8 +294,26 @@ impl Mirrors {
     }
 
     /// The traffic that this server has sent on each link.
-    pub(in crate::real) fn link_counters(&self) -> Vec<(DcId, LinkCounters)> {
-        self.links.iter().map(|(peer, link)| (*peer, link.counters())).collect()
+    pub(in crate::real) fn link_counters(&mut self) -> Vec<(DcId, LinkCounters)> {
+        let detours = self.connector.detours.as_ref();
+        let counted = self.links.iter_mut().map(|(peer, link)| {
+            let traffic = detours.map(|detours| detours.traffic(*peer)).unwrap_or_default();
+            let mut counters = link.counters();
+            let bytes = (counters.bytes + traffic.added_bytes).saturating_sub(traffic.moved_bytes);
+            link.counted_bytes = link.counted_bytes.max(bytes);
+            counters.bytes = link.counted_bytes;
+            (*peer, counters)
+        });
+        counted.collect()
+    }
+
+    /// Whether a mirror is known to receive datagrams over a third data center, and not directly, and how many datagrams on
+    /// detours to others had no room on its link.
+    pub(in crate::real) fn detour_of(&self, peer: DcId) -> (bool, u64) {
+        let detours = self.connector.detours.as_ref();
+        detours.map_or((false, 0), |detours| {
+            (detours.takes_detour(peer), detours.traffic(peer).dropped)
+        })
     }
 
     /// Sends all queued messages, closes all connections, and ends all tasks.
@@ -306,6 +338,9 @@ impl Mirrors {
         while self.others.try_join_next().is_some() {}
         self.pumps.spawn(pump.run());
         self.others.spawn(listener.run());
+        if let Some(detours) = &self.connector.detours {
+            detours.set_connection_address(peer, connection.remote_address());
+        }
         let proof = self.context.credentials.proof(chain_of(&connection));
         self.revoked.spawn(watch_proof(peer, connection.clone(), proof));
         let link = self.link(peer);

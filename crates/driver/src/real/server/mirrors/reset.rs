@@ -35,17 +35,16 @@ mod tests {
     use std::task::{Context, Poll};
     use std::time::Duration;
 
-    use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
     use quinn::udp::{RecvMeta, Transmit};
     use quinn::{
-        AsyncUdpSocket, ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig,
-        Runtime as _, ServerConfig, TokioRuntime, TransportConfig, UdpPoller,
+        AsyncUdpSocket, Connection, ConnectionError, Endpoint, EndpointConfig, Runtime as _,
+        TokioRuntime, TransportConfig, UdpPoller,
     };
-    use rustls::pki_types::UnixTime;
     use tokio::runtime::Runtime;
 
+    use super::super::test_tls::{client_config, credentials, server_config};
     use super::*;
-    use gaia_certificates::{Authority, Identity, SERVER_NAME, Validity, accepting, connecting};
+    use gaia_certificates::SERVER_NAME;
     use gaia_core::types::Bandwidth;
     use gaia_quic::datagram_discovery;
 
@@ -56,19 +55,13 @@ mod tests {
 
     impl Pair {
         fn new() -> Self {
-            let now = UnixTime::now();
-            let mut authority = Authority::create("demo", now).unwrap();
-            let validity = Validity::starting(now, Duration::from_secs(86_400));
-            let mut issue =
-                |dc| authority.issue(&Identity::server("demo", dc, 0), validity).unwrap();
-            Self { oregon: issue("oregon"), tokyo: issue("tokyo") }
+            let [oregon, tokyo] = credentials(&["oregon", "tokyo"]).try_into().unwrap();
+            Self { oregon, tokyo }
         }
 
         /// An endpoint in tokyo, to which oregon connects.
         async fn listen(&self, at: SocketAddr) -> Endpoint {
-            let tls = accepting(&self.tokyo, [self.oregon.identity().clone()]);
-            let tls = QuicServerConfig::try_from(tls).unwrap();
-            let config = ServerConfig::with_crypto(Arc::new(tls));
+            let config = server_config(&self.tokyo, std::slice::from_ref(&self.oregon));
             let socket = UdpSocket::bind(at).unwrap();
             let own = endpoint_config(&self.tokyo);
             Endpoint::new(own, Some(config), socket, Arc::new(TokioRuntime)).unwrap()
@@ -76,14 +69,11 @@ mod tests {
 
         /// Connects over a path that loses each datagram of more than `largest` bytes.
         async fn dial(&self, to: SocketAddr, largest: usize) -> (Endpoint, Connection) {
-            let tls = connecting(&self.oregon, self.tokyo.identity());
-            let tls = QuicClientConfig::try_from(tls).unwrap();
-            let mut config = ClientConfig::new(Arc::new(tls));
             let mut transport = TransportConfig::default();
             transport.keep_alive_interval(Some(Duration::from_millis(20)));
             transport.max_idle_timeout(Some(Duration::from_secs(100).try_into().unwrap()));
-            transport.mtu_discovery_config(Some(datagram_discovery(Bandwidth::from_mbit(1e3))));
-            config.transport_config(Arc::new(transport));
+            transport.mtu_discovery_config(Some(datagram_discovery(Bandwidth::from_mbit(1e3), 0)));
+            let config = client_config(&self.oregon, &self.tokyo, transport);
             let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
             let socket = TokioRuntime.wrap_udp_socket(socket).unwrap();
             let socket = Arc::new(Narrow { socket, largest });

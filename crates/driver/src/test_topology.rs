@@ -1,4 +1,4 @@
-//! The topologies of this room's tests.
+//! The topologies of tests.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use gaia_core::topology::{DataCenter, Topology, WanLink};
 use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, UsdPerGb};
 
 /// A link without loss and without a price. [`mesh`] sets its data centers.
-pub(super) fn link(bandwidth: Bandwidth, rtt: Duration, queue_bytes: u64) -> WanLink {
+pub(crate) fn link(bandwidth: Bandwidth, rtt: Duration, queue_bytes: u64) -> WanLink {
     WanLink {
         from: DcId(0),
         to: DcId(0),
@@ -19,7 +19,7 @@ pub(super) fn link(bandwidth: Bandwidth, rtt: Duration, queue_bytes: u64) -> Wan
 }
 
 /// Data centers with these names, each with one server and one worker, and a copy of `link` for each directed pair.
-pub(super) fn mesh(names: &[impl AsRef<str>], link: WanLink) -> Topology {
+pub(crate) fn mesh(names: &[impl AsRef<str>], link: WanLink) -> Topology {
     let dc = |name: &str| DataCenter {
         name: name.into(),
         servers: 1,

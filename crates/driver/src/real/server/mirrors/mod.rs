@@ -16,7 +16,7 @@ mod reset;
 mod resumption;
 mod stall;
 #[cfg(test)]
-mod test_tls;
+mod test_endpoints;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

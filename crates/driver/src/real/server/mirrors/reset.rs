@@ -29,20 +29,16 @@ pub(super) fn endpoint_config(credentials: &Credentials) -> EndpointConfig {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, IoSliceMut};
     use std::net::{SocketAddr, UdpSocket};
-    use std::pin::Pin;
-    use std::task::{Context, Poll};
     use std::time::Duration;
 
-    use quinn::udp::{RecvMeta, Transmit};
+    use quinn::udp::Transmit;
     use quinn::{
-        AsyncUdpSocket, Connection, ConnectionError, Endpoint, EndpointConfig, Runtime as _,
-        TokioRuntime, TransportConfig, UdpPoller,
+        Connection, ConnectionError, Endpoint, EndpointConfig, TokioRuntime, TransportConfig,
     };
     use tokio::runtime::Runtime;
 
-    use super::super::test_tls::{client_config, credentials, server_config};
+    use super::super::test_endpoints::{LossySocket, client_config, credentials, server_config};
     use super::*;
     use gaia_certificates::SERVER_NAME;
     use gaia_core::types::Bandwidth;
@@ -74,57 +70,15 @@ mod tests {
             transport.max_idle_timeout(Some(Duration::from_secs(100).try_into().unwrap()));
             transport.mtu_discovery_config(Some(datagram_discovery(Bandwidth::from_mbit(1e3), 0)));
             let config = client_config(&self.oregon, &self.tokyo, transport);
-            let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
-            let socket = TokioRuntime.wrap_udp_socket(socket).unwrap();
-            let socket = Arc::new(Narrow { socket, largest });
+            let bytes = |sent: &Transmit<'_>| sent.segment_size.unwrap_or(sent.contents.len());
+            // As a queue that is smaller than a large datagram.
+            let socket =
+                Arc::new(LossySocket::new(move |sent: &Transmit<'_>| bytes(sent) > largest));
             let own = EndpointConfig::default();
             let runtime = Arc::new(TokioRuntime);
             let endpoint = Endpoint::new_with_abstract_socket(own, None, socket, runtime).unwrap();
             let connecting = endpoint.connect_with(config, to, SERVER_NAME).unwrap();
             (endpoint, connecting.await.unwrap())
-        }
-    }
-
-    /// A socket whose path loses large datagrams, as a queue that is smaller than one of them does.
-    #[derive(Debug)]
-    struct Narrow {
-        socket: Arc<dyn AsyncUdpSocket>,
-        largest: usize,
-    }
-
-    impl AsyncUdpSocket for Narrow {
-        fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-            self.socket.clone().create_io_poller()
-        }
-
-        fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-            let bytes = transmit.segment_size.unwrap_or(transmit.contents.len());
-            if bytes > self.largest { Ok(()) } else { self.socket.try_send(transmit) }
-        }
-
-        fn poll_recv(
-            &self,
-            cx: &mut Context<'_>,
-            buffers: &mut [IoSliceMut<'_>],
-            meta: &mut [RecvMeta],
-        ) -> Poll<io::Result<usize>> {
-            self.socket.poll_recv(cx, buffers, meta)
-        }
-
-        fn local_addr(&self) -> io::Result<SocketAddr> {
-            self.socket.local_addr()
-        }
-
-        fn max_transmit_segments(&self) -> usize {
-            self.socket.max_transmit_segments()
-        }
-
-        fn max_receive_segments(&self) -> usize {
-            self.socket.max_receive_segments()
-        }
-
-        fn may_fragment(&self) -> bool {
-            false
         }
     }
 

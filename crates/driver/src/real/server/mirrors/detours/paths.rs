@@ -189,7 +189,7 @@ impl Paths {
         from: SocketAddr,
         to_ip: Option<IpAddr>,
     ) -> Option<DcId> {
-        self.run(now);
+        self.notice_stall(now);
         let peer = self.peer_at(from)?;
         let mirror = self.mirrors.get_mut(&peer)?;
         mirror.path.on_received(now);
@@ -272,7 +272,7 @@ impl Paths {
 
     /// Handles the passage of time: sends the reports that are due, and chooses routes.
     pub(super) fn tick(&mut self, now: Duration, out: &mut Vec<Outgoing>) -> Vec<DetourChange> {
-        self.run(now);
+        self.notice_stall(now);
         for peer in self.peers() {
             let Some(mirror) = self.mirrors.get_mut(&peer) else { continue };
             if mirror.address().is_some() && mirror.path.is_report_due(now) {
@@ -284,7 +284,7 @@ impl Paths {
     }
 
     /// Notices that this process did not run for a while, before it handles what has arrived meanwhile.
-    fn run(&mut self, now: Duration) {
+    fn notice_stall(&mut self, now: Duration) {
         let stalled = now.saturating_sub(self.ran_at + STALL_MIN);
         self.ran_at = self.ran_at.max(now);
         if !stalled.is_zero() {

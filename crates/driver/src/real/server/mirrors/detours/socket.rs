@@ -182,13 +182,14 @@ impl fmt::Debug for DetouringSocket {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::net::UdpSocket;
 
-    use quinn::{Endpoint, EndpointConfig, Runtime as _, TokioRuntime, TransportConfig};
+    use quinn::{Endpoint, EndpointConfig, TokioRuntime, TransportConfig};
     use tokio::task::JoinHandle;
     use tokio::time::sleep;
 
-    use super::super::super::test_tls::{client_config, credentials, server_config};
+    use super::super::super::test_endpoints::{
+        LossySocket, client_config, credentials, server_config,
+    };
     use super::super::datagram::{Header, PathReport};
     use super::super::path::TICK;
     use super::*;
@@ -200,45 +201,6 @@ mod tests {
     const NORTH: DcId = DcId(0);
     const SOUTH: DcId = DcId(1);
     const WEST: DcId = DcId(2);
-
-    /// A socket whose path to some addresses is dead.
-    #[derive(Debug)]
-    struct Cuttable {
-        inner: Arc<dyn AsyncUdpSocket>,
-        dead: Arc<Mutex<BTreeSet<SocketAddr>>>,
-    }
-
-    impl AsyncUdpSocket for Cuttable {
-        fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-            self.inner.clone().create_io_poller()
-        }
-
-        fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-            let is_dead = self.dead.lock().unwrap().contains(&transmit.destination);
-            if is_dead { Ok(()) } else { self.inner.try_send(transmit) }
-        }
-
-        fn poll_recv(
-            &self,
-            cx: &mut Context<'_>,
-            buffers: &mut [IoSliceMut<'_>],
-            meta: &mut [RecvMeta],
-        ) -> Poll<io::Result<usize>> {
-            self.inner.poll_recv(cx, buffers, meta)
-        }
-
-        fn local_addr(&self) -> io::Result<SocketAddr> {
-            self.inner.local_addr()
-        }
-
-        fn max_transmit_segments(&self) -> usize {
-            self.inner.max_transmit_segments()
-        }
-
-        fn max_receive_segments(&self) -> usize {
-            self.inner.max_receive_segments()
-        }
-    }
 
     /// An endpoint over a socket that takes detours.
     struct Node {
@@ -279,11 +241,12 @@ mod tests {
         fn new() -> Self {
             let credentials = credentials(&["north", "south", "west"]);
             let node = |own: DcId| {
-                let inner = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
-                let inner = TokioRuntime.wrap_udp_socket(inner).unwrap();
                 let dead = Arc::<Mutex<BTreeSet<SocketAddr>>>::default();
-                let cuttable = Arc::new(Cuttable { inner, dead: dead.clone() });
-                let socket = Arc::new(DetouringSocket::new(cuttable, paths(own)));
+                let lost = dead.clone();
+                let lossy = LossySocket::new(move |sent: &Transmit<'_>| {
+                    lost.lock().unwrap().contains(&sent.destination)
+                });
+                let socket = Arc::new(DetouringSocket::new(Arc::new(lossy), paths(own)));
                 let server = Some(server_config(&credentials[own.index()], &credentials));
                 let mut config = EndpointConfig::default();
                 config.grease_quic_bit(false);

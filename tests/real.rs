@@ -99,6 +99,19 @@ impl Bench {
         Node(command.spawn().unwrap())
     }
 
+    /// The same, where no file may be larger than this many blocks of 512 bytes.
+    fn node_within(&self, blocks: u64, coordinator: &str, certs: &str, place: &[&str]) -> Node {
+        let mut command = Command::new("sh");
+        let limit = r#"trap "" XFSZ; ulimit -f "$0"; exec "$@""#;
+        command.args(["-c", limit, &blocks.to_string()]);
+        let node = self.gaia("node", place);
+        command.arg(node.get_program()).args(node.get_args()).args(["--certs", certs]);
+        command.current_dir(self.folder.path()).env("NO_COLOR", "1");
+        command.env("GAIA_COORDINATOR", coordinator).env("TMPDIR", self.path("temporary"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        Node(command.spawn().unwrap())
+    }
+
     fn summary(&self, directory: &str) -> Value {
         let text = fs::read_to_string(self.path(directory).join("summary.json")).unwrap();
         serde_json::from_str(&text).unwrap()

@@ -169,6 +169,29 @@ fn nodes_that_do_not_wait_for_their_disks_come_back_from_a_kill() {
     is_as_if_nothing_failed(&run.ends(), clocks, text);
 }
 
+#[test]
+fn a_server_whose_disk_is_full_ends_and_goes_on_where_it_has_room() {
+    let names = ["north", "south"];
+    let clocks = 120;
+    let text = |clocks| in_step_over(&names, clocks);
+    let mut run = Bare::new(&text(clocks), &names);
+    let south = ["--dc", "south", "--server", "0", "--listen", "127.0.0.1:0", "--state", "kept"];
+    let full = run.bench.node_within(SMALL_DISK_BLOCKS, &run.coordinator, "certs", &south);
+    let mut nodes: Vec<Node> = vec![run.server("north", "127.0.0.1:0")];
+    nodes.extend(names.map(|dc| run.worker(dc)));
+    let _limit = Limit::on(&[&run.conductor, &full, &nodes[0]]);
+    run.goes_on(1);
+    let (code, said) = full.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("cannot be written: File too large"), "{said}");
+
+    nodes.push(run.bench.node(&run.coordinator, "certs", &south));
+    is_as_if_nothing_failed(&run.ends(nodes), clocks, text);
+}
+
+/// Room for the log of some clocks, and not for that of a run.
+const SMALL_DISK_BLOCKS: u64 = 64;
+
 /// Nodes that keep nothing, each in a process of its own, and their coordinator.
 pub(super) struct Bare {
     pub(super) bench: Bench,

@@ -255,6 +255,14 @@ pub enum LinkFault {
     Protocol(String),
 }
 
+impl RealError {
+    /// Whether the disk of this host failed, as one does that is full. What was written before holds, so that the node can
+    /// go on from it where the disk works again.
+    pub(super) fn is_of_disk(&self) -> bool {
+        matches!(self, Self::Checkpoint(error) if !error.is_bad_input())
+    }
+}
+
 impl LinkFault {
     /// Whether the fault may be temporary while nodes start.
     pub(super) fn may_pass(&self) -> bool {

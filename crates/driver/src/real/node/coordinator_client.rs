@@ -198,14 +198,15 @@ impl CoordinatorClient {
         let _over = self.says.send(Said::Copy(encode_copy(ticket, copy))).await;
     }
 
-    /// Reports a failure that the coordinator does not know, if there is one. Sends all queued messages, and closes
-    /// the connection.
+    /// Reports a failure that the coordinator does not know and that ends the run, if there is one. Sends all queued
+    /// messages, and closes the connection.
     pub(in crate::real) async fn finish<T>(
         self,
         done: Result<T, RealError>,
     ) -> Result<T, RealError> {
         if let Err(error) = &done
             && !matches!(error, RealError::Ended { .. } | RealError::Dismissed { .. })
+            && !error.is_of_disk()
         {
             self.report(&Report::Failed { reason: error.to_string() }).await;
         }

@@ -13,6 +13,7 @@ mod own_data;
 #[path = "real/take_over.rs"]
 mod take_over;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -78,8 +79,14 @@ impl Bench {
 
     /// As [`Self::gaia`], with another run file.
     fn gaia_with(&self, run_file: &str, verb: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("gaia"));
+        let mut command = self.command(assert_cmd::cargo::cargo_bin!("gaia"));
         command.arg(verb).arg(self.path(run_file)).args(arguments);
+        command
+    }
+
+    /// A command in the folder of the bench, with nothing of the environment that says what a node is to do.
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
         for name in
             ["GAIA_LOG", "GAIA_LOG_FORMAT", "GAIA_METRICS", "GAIA_COORDINATOR", "GAIA_ROLE", "RANK"]
         {
@@ -101,14 +108,12 @@ impl Bench {
 
     /// The same, where no file may be larger than this many blocks of 512 bytes.
     fn node_within(&self, blocks: u64, coordinator: &str, certs: &str, place: &[&str]) -> Node {
-        let mut command = Command::new("sh");
         let limit = r#"trap "" XFSZ; ulimit -f "$0"; exec "$@""#;
-        command.args(["-c", limit, &blocks.to_string()]);
         let node = self.gaia("node", place);
+        let mut command = self.command("sh");
+        command.args(["-c", limit, &blocks.to_string()]);
         command.arg(node.get_program()).args(node.get_args()).args(["--certs", certs]);
-        command.current_dir(self.folder.path()).env("NO_COLOR", "1");
-        command.env("GAIA_COORDINATOR", coordinator).env("TMPDIR", self.path("temporary"));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.env("GAIA_COORDINATOR", coordinator);
         Node(command.spawn().unwrap())
     }
 

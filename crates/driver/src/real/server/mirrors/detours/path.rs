@@ -11,7 +11,7 @@ use gaia_core::types::DcId;
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     own: DcId,
-    /// The token that this process has for the mirror.
+    /// The token that this process has for the mirror, which it does not tell others.
     token: u64,
     /// The round trip: that of the topology, or the measured one if that is longer.
     rtt: Duration,
@@ -176,6 +176,11 @@ impl Path {
             token: self.token,
             to_token: answered_token.or_else(|| self.peer_token()).unwrap_or(0),
         }
+    }
+
+    /// The token that this process has for the mirror.
+    pub(super) fn token(&self) -> u64 {
+        self.token
     }
 
     /// Whether a report was written for this process.

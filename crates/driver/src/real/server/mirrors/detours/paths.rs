@@ -37,8 +37,6 @@ struct Mirror {
     connection_address: Option<SocketAddr>,
     /// Where its last direct report came from. It differs if the translation has changed.
     report_address: Option<SocketAddr>,
-    /// The token that this process has for it, which it does not tell others.
-    token: u64,
     /// The address of this host at which its datagrams arrive.
     local_ip: Option<IpAddr>,
     path: Path,
@@ -129,7 +127,6 @@ impl Paths {
                 listen_address: None,
                 connection_address: None,
                 report_address: None,
-                token,
                 local_ip: None,
                 unused: path.clone(),
                 path,
@@ -217,7 +214,7 @@ impl Paths {
             }
             (Datagram::Report(report), None) => self.on_report_from(now, from, report, out),
             (Datagram::Detoured { header, inner }, Some(peer))
-                if header.token == self.mirrors.get(&peer)?.token =>
+                if header.token == self.mirrors.get(&peer)?.path.token() =>
             {
                 if header.to == self.own && header.from != peer {
                     return self.deliver(now, header.from, peer, (inner, ecn), out);
@@ -377,7 +374,7 @@ impl Paths {
         let report = mirror.path.report(now, answers.map(|(token, _)| token)).encode();
         let is_dead = !mirror.path.is_alive(now);
         let back = answers.and_then(|(_, over)| over);
-        if let Some(to) = mirror.report_address.or_else(|| mirror.address()) {
+        if let Some(to) = mirror.latest_address() {
             mirror.traffic.added_bytes += wire_bytes(&report);
             out.push(Outgoing {
                 to,
@@ -453,6 +450,11 @@ impl Mirror {
         self.connection_address.or(self.listen_address)
     }
 
+    /// Where datagrams that are none of QUIC's reach it.
+    fn latest_address(&self) -> Option<SocketAddr> {
+        self.report_address.or_else(|| self.address())
+    }
+
     /// Sends a datagram of a detour to the mirror. `None` if the link has no room for it.
     fn carry(
         &mut self,
@@ -460,7 +462,7 @@ impl Mirror {
         contents: Vec<u8>,
         ecn: Option<EcnCodepoint>,
     ) -> Option<Outgoing> {
-        let to = self.report_address.or_else(|| self.address())?;
+        let to = self.latest_address()?;
         let bytes = wire_bytes(&contents);
         if !self.bucket.try_take(now, bytes) {
             self.traffic.dropped += 1;
@@ -515,7 +517,7 @@ const KEPT_DATAGRAMS_MAX: usize = 2;
 const DATAGRAMS_IN_THE_WAY: u64 = 4;
 
 /// The time between two ticks beyond which this process did not run.
-const STALL_MIN: Duration = Duration::from_millis(4 * TICK.as_millis() as u64);
+const STALL_MIN: Duration = TICK.saturating_mul(4);
 
 #[cfg(test)]
 mod tests {

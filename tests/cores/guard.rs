@@ -7,7 +7,7 @@ use gaia_core::sync::{AspConfig, Brake, GuardConfig, LocalStepsConfig, RemoteSyn
 use gaia_core::types::{Clock, DcId, Staleness, Tightness};
 use gaia_core::wire::{BulkHeader, BulkKind, ControlMessage, encode_control};
 
-use crate::cluster::{Cluster, Setup};
+use crate::cluster::{Cluster, ROOM, Setup};
 use crate::peers::{bulk, header};
 use crate::{POLICIES, asp, local_steps};
 
@@ -135,6 +135,37 @@ fn quiet_copies_loosen_what_an_alarm_has_tightened() {
         clock(&mut cluster);
     }
     assert_eq!(cluster.servers[0].tightness(), Tightness::NONE);
+}
+
+/// The copies are the last frames of updates on both links, and the ends of updates overtake them.
+#[test]
+fn a_drain_begins_with_a_copy_that_arrives_last() {
+    let setup = Setup { data_centers: 2, ..Setup::new(asp_under_guard(1)) };
+    let mut cluster = Cluster::new(&setup);
+    for changes in [[(0, 8.0)], [(1, 8.0)]] {
+        for dc in 0..2 {
+            assert!(cluster.step(dc, &changes));
+        }
+        cluster.carry(0, 1, Lane::Data);
+        cluster.carry(1, 0, Lane::Data);
+    }
+
+    // The read at which the next copies are taken is the last one.
+    for dc in 0..2 {
+        assert!(cluster.step(dc, &[]));
+    }
+    let links = [(0, 1), (1, 0)];
+    for (from, to) in links {
+        while cluster.send(from, to, Lane::Data, ROOM) {}
+    }
+    for dc in 0..2 {
+        cluster.begin_drain(dc, vec![Clock(3)]);
+    }
+    for (from, to) in links {
+        cluster.carry(from, to, Lane::Control);
+    }
+    cluster.settle();
+    assert_eq!(cluster.drained, 2);
 }
 
 #[test]

@@ -26,6 +26,7 @@
 //! | 900002621, [`reports_of_clocks_leave_the_copy_of_a_lost_server_room`] | liveness | no brake held the source of a copy back, and its clocks were shorter than a report of one took on the slow link. Reports have precedence, so the copy was never sent | a mirror that takes its copy receives no report before the whole copy (`server/remote/mirrors/mirror_client/peer.rs`) |
 //! | 900044842, [`a_pause_that_a_hello_begins_excuses_a_mirror`] | clock bound | the hello of a mirror began a pause, which the next frame ended. The checker looked for pauses only after frames, so it bound reads by clocks that the pause excuses | a server pauses when it reports it (`checkers/clock_bound.rs`) |
 //! | 661581559310 | orders | a worker that had lost its state repeated the iteration of its last clock, whose update one of its servers lacked. The checker took it for one that did not stop | an iteration whose update a server has may be repeated (`checkers/orders.rs`) |
+//! | 19977372729160, [`a_copy_of_a_guard_that_arrives_last_begins_the_drain`] | liveness | schedules drew no guard before. The last frame of a link was a part of a guard's copy, and arrived after the message that names the last one. The server counted it and did not look whether its drain could begin | each frame that a mirror was still to send can begin the drain (`server/remote/mirrors/mod.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -693,6 +694,23 @@ fn a_pause_that_a_hello_begins_excuses_a_mirror() {
         delay = 0.007878263259344806
         repetition = 0.0
         stale = 0.0
+    "#;
+    holds_as_it_is(text);
+}
+
+/// Two data centers that share no clique of the overlay exchange nothing but copies before the drain.
+#[test]
+fn a_copy_of_a_guard_that_arrives_last_begins_the_drain() {
+    let text = r#"
+        seed = 19977372729160
+        data_centers = 4
+        servers = 1
+        workers = 2
+        rows = 1
+        clocks = 6
+        remote = "asp"
+        packets = {}
+        fault = [{ kind = "partition", at = "956 ms", lasts = "123 ms", dc = 2, peer = 0 }]
     "#;
     holds_as_it_is(text);
 }

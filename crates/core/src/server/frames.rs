@@ -71,7 +71,7 @@ impl Server {
         if header.kind == BulkKind::Probe
             && let Some(guard) = &mut self.guard
         {
-            self.remote.on_probe(from, &header)?;
+            self.remote.on_probe(from, &header, &mut self.store)?;
             guard.on_frame(from, &header, changes, parameters);
             return Ok(());
         }

@@ -23,8 +23,8 @@ use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
 use gaia_core::sync::{
     AspConfig, BlockShares, Brake, BspConfig, Combine, Decay, ExchangeKind, Floor, Goal,
-    LocalBspConfig, LocalStepsConfig, LocalSync, OnPartition, Outer, OutlierAction, OutlierConfig,
-    Overlap, OverlayKind, Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
+    GuardConfig, LocalBspConfig, LocalStepsConfig, LocalSync, OnPartition, Outer, OutlierAction,
+    OutlierConfig, Overlap, OverlayKind, Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
 };
 use gaia_core::topology::{DataCenter, Topology, WanLink};
 use gaia_core::types::{
@@ -222,16 +222,40 @@ impl Scenario {
         (blocks[within(&mut chance, 0, 1) as usize], kinds[within(&mut chance, 0, 2) as usize])
     }
 
-    /// A remote model, whose rounds have a quorum in three of four schedules, and sparse totals in half.
+    /// A remote model, whose rounds have a quorum in three of four schedules, and sparse totals and a block format in half.
     fn with_quorum(&self, mut remote: RemoteSync) -> RemoteSync {
         let mut chance = Seed(self.seed).child("quorum").random();
         let share = [1.0, 0.75, 0.6, 0.3][within(&mut chance, 0, 3) as usize];
         let grace = [0, 0, 20, 300][within(&mut chance, 0, 3) as usize];
         let mut totals = Seed(self.seed).child("totals").random();
+        let mut formats = Seed(self.seed).child("round formats").random();
         if let RemoteSync::LocalSteps(config) = &mut remote {
+            config.values = match within(&mut formats, 0, 5) {
+                0 => ValueFormat::Int8,
+                1 => ValueFormat::Int4,
+                2 => ValueFormat::Int2,
+                _ => config.values,
+            };
             config.total_density = [1.0, 0.2][within(&mut totals, 0, 1) as usize];
             config.quorum = share;
             config.grace = DurationSetting(Duration::from_millis(grace));
+        }
+        remote
+    }
+
+    /// A remote model, with a guard against skew in one of three schedules of those that can have one.
+    fn with_guard(&self, mut remote: RemoteSync) -> RemoteSync {
+        let mut chance = Seed(self.seed).child("guard").random();
+        let occurs = within(&mut chance, 0, 2) == 0;
+        let (every, examples) = (within(&mut chance, 1, 6), 1);
+        let bound = [0.01, 0.1, 1.0][within(&mut chance, 0, 2) as usize];
+        let guard = occurs.then_some(GuardConfig { every, bound, examples });
+        match &mut remote {
+            RemoteSync::Asp(config) if config.mirror_clock != Brake::Off => config.guard = guard,
+            RemoteSync::LocalSteps(config) if config.fragments == 1 && !config.has_quorum() => {
+                config.guard = guard;
+            }
+            _ => {}
         }
         remote
     }
@@ -272,11 +296,11 @@ impl Scenario {
                 0 => self.local_bsp(),
                 staleness => LocalSync::Ssp { staleness: Staleness(staleness) },
             },
-            remote: self.with_quorum(remote(
+            remote: self.with_guard(self.with_quorum(remote(
                 &self.remote,
                 self.exchange(),
                 &mut seed.child("settings").random(),
-            )),
+            ))),
             outliers: self.outliers(),
             compute: ComputeConfig {
                 model: ComputeModel::Cost,
@@ -468,3 +492,23 @@ const NODES_MAX: usize = 4;
 const ROWS_MAX: usize = 10_000;
 const CLOCKS_MAX: usize = 10_000;
 const CHANCE_MAX: f64 = 0.5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guards_and_all_formats_of_rounds_are_drawn() {
+        let plans: Vec<Plan> = (0..200).map(|seed| Scenario::draw(seed).plan()).collect();
+        let guarded = plans.iter().filter(|plan| plan.remote.guard().is_some());
+        let guarded: Vec<&str> = guarded.map(|plan| plan.remote.name()).collect();
+        assert!(guarded.contains(&"asp") && guarded.contains(&"local-steps"), "{guarded:?}");
+
+        for format in ValueFormat::ALL {
+            let is_drawn = plans.iter().any(|plan| {
+                matches!(&plan.remote, RemoteSync::LocalSteps(rounds) if rounds.values == format)
+            });
+            assert!(is_drawn, "{format:?}");
+        }
+    }
+}

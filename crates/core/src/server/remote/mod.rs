@@ -290,7 +290,12 @@ pub(super) trait RemoteModel:
     }
 
     /// Records such a frame of a mirror.
-    fn on_probe(&mut self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
+    fn on_probe(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        _store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
         Err(self.unexpected(from, header.kind.name()))
     }
 

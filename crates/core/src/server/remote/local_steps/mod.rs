@@ -334,7 +334,12 @@ impl RemoteModel for LocalSteps {
         self.links.get_mut(&to).map(JobLink::next_sequence)
     }
 
-    fn on_probe(&mut self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
+    fn on_probe(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        _: &mut ShardStore,
+    ) -> Result<(), PeerError> {
         let link = self.links.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         link.check(from, header)?;
         link.on_taken(header);

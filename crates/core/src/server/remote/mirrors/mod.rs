@@ -452,7 +452,13 @@ impl RemoteModel for Mirrors {
         Some(self.client.next_sequence(to))
     }
 
-    fn on_probe(&mut self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
+    /// A copy can be the last that a mirror sends before its drain, and arrive after the message that says so.
+    fn on_probe(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
         let sequence = header.sequence;
         self.server.check_sequence(from, sequence)?;
         if self.server.has_ended(from, sequence) {
@@ -461,6 +467,7 @@ impl RemoteModel for Mirrors {
         }
         self.server.on_applied(from, sequence);
         self.catch_up(from);
+        self.advance_drain(store);
         Ok(())
     }
 

@@ -33,6 +33,27 @@ fn a_perceptron_whose_data_centers_have_alike_examples_is_not() {
     }
 }
 
+/// Over processes copies travel, and a copy is compared with one of the same clock, so that a slow machine finds no more.
+#[test]
+fn processes_whose_data_centers_have_alike_examples_are_not() {
+    let out = tempfile::tempdir().unwrap();
+    let app = PERCEPTRON.replace("SPLIT", "even");
+    let mut gaia = Command::cargo_bin("gaia").unwrap();
+    gaia.args(["train", "config/run/quickstart.toml", "--driver", "real", "--out"]);
+    gaia.arg(out.path());
+    for setting in [&app, "stop={clocks = 400}", "sync.remote={model = 'asp'}"] {
+        gaia.args(["--set", setting]);
+    }
+
+    let ended = gaia.output().unwrap();
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success(), "{told}");
+    assert!(!told.contains("the copies of data centers part"), "{told}");
+    let summary = std::fs::read(out.path().join("summary.json")).unwrap();
+    let summary: Summary = serde_json::from_slice(&summary).unwrap();
+    assert_eq!(summary.parted, None);
+}
+
 #[test]
 fn other_models_and_a_guard_are_not_looked_at() {
     for remote in ["model = 'asp', guard = {}", "model = 'bsp'", "model = 'local-steps', steps = 5"]
@@ -53,7 +74,7 @@ fn a_sparse_model_with_data_of_its_own_everywhere_is_not_said_to_part() {
 #[test]
 fn the_terminal_the_report_and_the_summary_have_the_line_to_add() {
     let out = tempfile::tempdir().unwrap();
-    for driver in ["simulated", "emulated"] {
+    for driver in ["simulated", "emulated", "real"] {
         let directory = out.path().join(driver);
         let app = PERCEPTRON.replace("SPLIT", "by-label");
         let settings = [

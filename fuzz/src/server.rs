@@ -108,6 +108,7 @@ impl Node {
             inactive: BTreeSet::new(),
             deltas_are_shares: false,
             give_up_after: Duration::from_secs(1800),
+            looks_at_copies: false,
             plan_hash: 7,
         };
         let server = Server::new(config, &initial);

@@ -37,6 +37,8 @@ pub struct Setup {
     /// The limits on workers' updates.
     pub outliers: Option<OutlierConfig>,
     pub drain: DrainMethod,
+    /// Whether copies travel without a guard.
+    pub looks_at_copies: bool,
     /// The way of BSP's changes.
     pub route: ExchangeRoute,
     /// The share of each data center's block; equal where empty.
@@ -72,6 +74,8 @@ pub struct Cluster {
     pub lost: f64,
     /// The copies that they were asked to measure, and at which data center.
     pub probes: Vec<(DcId, ProbeRequest)>,
+    /// What servers have passed on of their measurements.
+    pub probed: Vec<(DcId, Probed)>,
     setup: Setup,
     layout: ShardLayout,
     workers: BTreeMap<WorkerId, ManualWorker>,
@@ -96,6 +100,7 @@ impl Setup {
             outliers: None,
             remote,
             drain: DrainMethod::Mean,
+            looks_at_copies: false,
             route: ExchangeRoute::Homes,
             shares: Vec::new(),
             bandwidth: Bandwidth::from_mbit(100.0),
@@ -152,6 +157,7 @@ impl Setup {
             significance: None,
             route: self.route.clone(),
             blocks: self.blocks(),
+            looks_at_copies: self.looks_at_copies,
             drain: self.drain,
             deltas_are_shares: self.deltas_are_shares,
             inactive: self.inactive.clone(),
@@ -198,6 +204,7 @@ impl Cluster {
             diverged: Vec::new(),
             lost: 0.0,
             probes: Vec::new(),
+            probed: Vec::new(),
             layout: setup.layout(),
             workers: workers.collect(),
             setup: setup.clone(),
@@ -542,6 +549,7 @@ impl Cluster {
                 ServerOutput::ClockFinished { .. } => {}
                 ServerOutput::Drained => self.drained += 1,
                 ServerOutput::Diverged(divergence) => self.diverged.push(divergence),
+                ServerOutput::Probed(probed) => self.probed.push((dc, probed)),
             }
         }
     }

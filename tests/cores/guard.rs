@@ -168,6 +168,45 @@ fn a_drain_begins_with_a_copy_that_arrives_last() {
     assert_eq!(cluster.drained, 2);
 }
 
+/// Data centers that are looked at measure what came from elsewhere beside their own copy of the same clock, however late it is.
+#[test]
+fn copies_that_are_looked_at_travel_at_few_clocks_and_are_measured_beside_those_of_the_same() {
+    let remote = RemoteSync::Asp(asp(POLICIES[1], ValueFormat::F32));
+    let mut cluster =
+        Cluster::new(&Setup { initial: 4.0, looks_at_copies: true, ..Setup::new(remote) });
+    cluster.lost = 0.5;
+    let mut taken: Vec<Vec<f32>> = Vec::new();
+    for finished in 0..45 {
+        if finished == 10 {
+            taken = cluster.servers.iter().map(|server| server.values().to_vec()).collect();
+        }
+        for dc in 0..3 {
+            assert!(cluster.step(dc, &[(u32::from(dc), 1.0)]));
+        }
+        // Nothing arrives for three clocks after the first copies were taken.
+        if !(10..13).contains(&finished) {
+            cluster.settle();
+        }
+    }
+
+    let first: Vec<_> =
+        cluster.probes.iter().filter(|(_, probe)| probe.clock == Clock(10)).collect();
+    assert_eq!(first.len(), 3, "each data center measures one copy");
+    for (host, probe) in first {
+        for (found, copy) in [(&probe.away, probe.of), (&probe.home, *host)] {
+            for (found, expected) in found.iter().zip(&taken[copy.index()]) {
+                assert!((found - expected).abs() <= 14.0 / 127.0, "{found} {expected}");
+            }
+        }
+    }
+    let clocks: Vec<u64> = cluster.probed.iter().map(|(_, probed)| probed.clock.0).collect();
+    assert_eq!(clocks, [10, 10, 10, 20, 20, 20, 40, 40, 40]);
+    assert!(cluster.probed.iter().all(|(dc, probed)| probed.of != *dc && probed.away == 0.5));
+    assert!(cluster.servers.iter().all(|server| server.tightness() == Tightness::NONE));
+    cluster.assert_conserved();
+    cluster.drain();
+}
+
 #[test]
 fn without_a_guard_its_frames_are_refused() {
     let setup = |remote| Setup { data_centers: 2, ..Setup::new(remote) };

@@ -160,6 +160,7 @@ impl<'p> Blueprint<'p> {
             deltas_are_shares: self.application.deltas_are_shares(),
             inactive: plan.late(),
             give_up_after: plan.failures.give_up_after.0,
+            looks_at_copies: plan.sends_copies_to_look(),
             plan_hash: self.plan_hash,
         };
 
@@ -174,8 +175,9 @@ impl<'p> Blueprint<'p> {
         if let Some(clocks) = plan.remote.delay_max() {
             task.expect_delay(clocks);
         }
-        let guard = plan.remote.guard().map(|guard| (guard, self.initial()));
-        Worker::new(id, self.application.layout().clone(), self.layouts.clone(), task, guard)
+        let traveling = plan.remote.traveling(plan.sends_copies_to_look());
+        let traveling = traveling.map(|traveling| (traveling, self.initial()));
+        Worker::new(id, self.application.layout().clone(), self.layouts.clone(), task, traveling)
     }
 
     /// The number of a worker in the whole run.

@@ -12,6 +12,7 @@ use super::trained::data_digest;
 use gaia_config::{Decision, EvaluatePlace, Plan};
 use gaia_core::application::{Application, Evaluation};
 use gaia_core::coordinator::{StopReason, holds_target};
+use gaia_core::node::Probed;
 use gaia_core::server::{Divergence, LinkStats, OutlierStats};
 use gaia_core::sync::{Axes, WaitReason};
 use gaia_core::topology::Topology;
@@ -164,6 +165,13 @@ impl RunRecorder {
     /// Records what a look at copies found. Returns the record if they have parted, the first time.
     pub(crate) fn on_lost(&mut self, clock: Clock, lost: Lost) -> Option<&PartedRecord> {
         self.parting.on_lost(clock, lost)
+    }
+
+    /// Records what a data center has measured of a copy that has traveled to it. Returns the record if copies have parted, the
+    /// first time.
+    pub(crate) fn on_probed(&mut self, at: DcId, probed: Probed) -> Option<&PartedRecord> {
+        let data_centers = self.plan.topology.data_centers.len();
+        self.parting.on_probed(at, probed, data_centers)
     }
 
     /// Records that a data center joins or leaves.

@@ -374,7 +374,7 @@ pub struct Summary {
     pub parameters: usize,
     /// Whether the run met its target objective and the model after the drain holds it, or its objective settled.
     pub converged: bool,
-    /// Why the run stopped: `objective`, `converged`, `clocks`, `seconds` or `diverged`.
+    /// Why the run stopped: `objective`, `converged`, `clocks`, `seconds`, `interrupted`, `ended` or `diverged`.
     pub stopped_by: String,
     /// How training has diverged, and whose changes showed it. Left out where it has not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -444,7 +444,7 @@ pub struct Summary {
     /// `None` without a guard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardRecord>,
-    /// How copies parted. `None` where they did not, where there is a guard, and where copies are not in one process.
+    /// How copies parted. `None` where they did not, where there is a guard, and where nobody looks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parted: Option<PartedRecord>,
     /// `None` where servers keep no ledgers. Those of the real driver keep them.

@@ -109,6 +109,18 @@ impl Plan {
         }
     }
 
+    /// Whether the run looks whether copies part: under ASP without a guard, among several data centers. Not at those of scripts:
+    /// an evaluation is the user's own code, which may act on what it finds.
+    pub fn looks_at_copies(&self) -> bool {
+        let is_unguarded = matches!(&self.remote, RemoteSync::Asp(asp) if asp.guard.is_none());
+        is_unguarded && !self.topology.links.is_empty() && self.external().is_none()
+    }
+
+    /// Whether copies travel to other data centers for that: where no process has them all.
+    pub fn sends_copies_to_look(&self) -> bool {
+        self.looks_at_copies() && self.driver == DriverKind::Real
+    }
+
     /// Whether the application that the run file names changes counts. One that is handed in says so itself.
     pub fn deltas_are_counts(&self) -> bool {
         self.app.as_ref().is_some_and(AppConfig::deltas_are_counts)

@@ -262,8 +262,8 @@ pub trait Task: Send {
     /// Every call uses the same examples, so that the losses of two copies can be compared. The loss excludes
     /// regularisation. It is 0 for a worker without examples.
     ///
-    /// Only the guard against skew (`[sync.remote] guard`) calls this method. The default returns a loss of 0: with it
-    /// the guard finds no difference between copies.
+    /// Called where copies travel: for the guard against skew (`[sync.remote] guard`), and in the real driver to look whether
+    /// copies part without one. The default returns a loss of 0: with it no difference between copies is found.
     fn probe(&self, _model: &Model, _examples: usize) -> (f64, Work) {
         (0.0, Work::default())
     }

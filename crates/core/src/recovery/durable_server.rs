@@ -18,7 +18,7 @@ use bytes::Bytes;
 use super::entry::Input;
 use super::ledger::Ledger;
 use super::worker_session::{RequestOrder, RequestSeq, WorkerSession};
-use crate::node::{RowsRead, ServerInput, WorkerMessage};
+use crate::node::{Probed, RowsRead, ServerInput, WorkerMessage};
 use crate::server::{Divergence, PeerError, Server, ServerOutput};
 use crate::session::{HelloKind, Incarnation, PeerHello, Session, SessionConfig, SessionState};
 use crate::types::{
@@ -76,6 +76,8 @@ pub enum Output {
     Drained,
     /// A worker's update was rejected, because training has diverged. The run must end.
     Diverged(Divergence),
+    /// A worker has measured another data center's copy ([`ServerOutput::Probed`]). A crash can lose it.
+    Probed(Probed),
 }
 
 /// The results of an input.
@@ -362,6 +364,7 @@ impl DurableServer {
                 ServerOutput::CopyReady { clock } => Output::CopyReady { clock },
                 ServerOutput::Drained => Output::Drained,
                 ServerOutput::Diverged(divergence) => Output::Diverged(divergence),
+                ServerOutput::Probed(probed) => Output::Probed(probed),
             });
         }
     }

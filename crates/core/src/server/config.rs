@@ -45,6 +45,9 @@ pub struct ServerConfig {
     pub route: ExchangeRoute,
     /// The blocks of exchanges, rounds and the drain, with a share for each data center of the topology.
     pub blocks: Blocks,
+    /// Whether copies travel to other data centers at a few clocks, where there is no guard, so that the run knows whether they
+    /// part. Only under ASP.
+    pub looks_at_copies: bool,
     /// How copies become equal at the end of the run.
     pub drain: DrainMethod,
     /// Whether deltas are shares of workers' own steps

@@ -69,10 +69,10 @@ impl Server {
         };
         check_frame(from, changes.values(), parameter, self.store.layout())?;
         if header.kind == BulkKind::Probe
-            && let Some(guard) = &mut self.guard
+            && let Some(traveling) = &mut self.traveling
         {
             self.remote.on_probe(from, &header, &mut self.store)?;
-            guard.on_frame(from, &header, changes, parameters);
+            traveling.on_frame(from, &header, changes, parameters);
             return Ok(());
         }
 

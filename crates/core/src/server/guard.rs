@@ -1,42 +1,19 @@
-//! The guard against skew: sends copies to other data centers, requests measurements of received copies, and requests
-//! more or less tightness (model traveling; Hsieh et al., ICML 2020, section 7).
-//!
-//! All servers of a data center send their shards at the same clocks to the same host, and pass received shards to the
-//! same worker. The clock alone determines when and where. A copy is taken and measured at a read of the workers, so
-//! that the measurement is of the values on which they train.
+//! The guard against skew: requests more or less tightness after measurements of the copies that travel (Hsieh et al., ICML
+//! 2020, section 7).
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::blocks::{Job, Part};
-use crate::codec::Changes;
-use crate::node::{ProbeRequest, Probed};
+use crate::node::Probed;
 use crate::persist;
-use crate::sync::{GuardConfig, ValueFormat};
-use crate::types::{Clock, Content, DcId, ServerId, Tightness};
-use crate::wire::{BulkHeader, BulkKind};
+use crate::sync::GuardConfig;
+use crate::types::{Clock, Tightness};
 
 /// One server's part of the guard.
 #[derive(Debug)]
 pub(super) struct Guard {
-    id: ServerId,
     config: GuardConfig,
-    data_centers: usize,
-    workers: usize,
     /// The largest tightness that may be requested.
     most: Tightness,
-    /// The clock at whose read the next copy is taken.
-    next: Clock,
-    /// Copies that are being sent, by host.
-    leaving: BTreeMap<DcId, Job>,
-    /// Copies that are being received, by data center.
-    travellers: BTreeMap<DcId, Traveller>,
-    /// The clock of the latest copy that each worker was asked to measure, by worker and by data center of the copy, until
-    /// it has answered.
-    asked: BTreeMap<(u16, DcId), Clock>,
     /// The tightness that this data center requests after its measurements.
     wish: Tightness,
     /// The tightness that all data centers apply, and since which clock of this data center.
@@ -63,33 +40,12 @@ pub struct GuardStats {
     pub loss_max: f64,
 }
 
-/// The received part of another data center's shard.
-#[derive(Debug)]
-struct Traveller {
-    clock: Clock,
-    values: Vec<f32>,
-    whole: bool,
-}
-
 impl Guard {
-    /// A guard among `data_centers` data centers, of which this one has `workers` workers. It requests at most `most`.
-    pub(super) fn new(
-        id: ServerId,
-        config: &GuardConfig,
-        data_centers: usize,
-        workers: usize,
-        most: Tightness,
-    ) -> Self {
+    /// A guard that requests at most `most`.
+    pub(super) fn new(config: &GuardConfig, most: Tightness) -> Self {
         Self {
-            id,
             config: config.clone(),
-            data_centers,
-            workers,
             most,
-            next: Clock(config.every),
-            leaving: BTreeMap::new(),
-            travellers: BTreeMap::new(),
-            asked: BTreeMap::new(),
             wish: Tightness::NONE,
             tightness: (Tightness::NONE, Clock::ZERO),
             last_lost: None,
@@ -108,98 +64,13 @@ impl Guard {
         }
     }
 
-    /// Whether a copy is due at a read at `clock`.
-    pub(super) fn is_due(&self, clock: Clock) -> bool {
-        self.data_centers > 1 && clock >= self.next
-    }
-
-    /// Takes a copy of the values at a read at `clock`, and schedules it to be sent.
-    pub(super) fn take(&mut self, clock: Clock, values: &[f32]) {
-        let number = clock.0 / self.config.every;
-        self.next = Clock((number + 1).saturating_mul(self.config.every));
-        let others = self.data_centers - 1;
-        let step = 1 + (number % others as u64) as usize;
-        let host = DcId(((self.id.dc.index() + step) % self.data_centers) as u16);
-        // The rounding error is at most 1/127 of a block's largest value, far below the bound's resolution.
-        let part = Part::take(&mut values.to_vec(), 0, ValueFormat::Int8);
-        self.leaving.insert(host, Job::new(BulkKind::Probe, clock, Arc::new(part)));
-    }
-
-    /// The next frame of a copy for a host. If there is one, `next_sequence` assigns its sequence number on the link.
-    pub(super) fn next_frame(
-        &mut self,
-        to: DcId,
-        room: usize,
-        next_sequence: impl FnOnce() -> Option<u64>,
-    ) -> Option<Bytes> {
-        let job = self.leaving.get_mut(&to)?;
-        let sequence = next_sequence()?;
-        let header = BulkHeader {
-            kind: job.kind,
-            origin: self.id.dc,
-            shard: self.id.shard,
-            sequence,
-            clock: job.clock,
-            last: false,
-            relayed: false,
-            tightness: Tightness::NONE,
-        };
-
-        let (frame, _, last) = job.next_frame(header, room);
-        if last {
-            self.leaving.remove(&to);
-        }
-        self.stats.bytes += frame.len() as u64;
-
-        Some(frame)
-    }
-
-    /// Handles a frame of another data center's copy. The shard has `parameters` parameters.
-    pub(super) fn on_frame(
-        &mut self,
-        from: DcId,
-        header: &BulkHeader,
-        changes: Changes<'_>,
-        parameters: usize,
-    ) {
-        let fresh =
-            || Traveller { clock: header.clock, values: vec![0.0; parameters], whole: false };
-        let traveller = self.travellers.entry(from).or_insert_with(fresh);
-        if traveller.clock != header.clock || traveller.whole {
-            *traveller = fresh();
-        }
-        changes.for_each(|index, value| traveller.values[index] = value);
-        traveller.whole = header.last;
-    }
-
-    /// The copies that a worker measures at a read of the values `home`.
-    pub(super) fn requests(&mut self, worker: u16, home: &[f32]) -> Vec<ProbeRequest> {
-        let turn = |clock: Clock| (clock.0 / self.config.every) % self.workers as u64;
-        let ready =
-            |traveller: &Traveller| traveller.whole && turn(traveller.clock) == u64::from(worker);
-        let of: Vec<DcId> =
-            self.travellers.iter().filter(|(_, one)| ready(one)).map(|(of, _)| *of).collect();
-        let taken = of.into_iter().filter_map(|of| {
-            let Traveller { clock, values, .. } = self.travellers.remove(&of)?;
-            self.asked.insert((worker, of), clock);
-            Some(ProbeRequest { of, clock, away: values, home: home.to_vec() })
-        });
-        taken.collect()
-    }
-
-    /// Handles a worker's measurement, and returns the tightness that this data center requests from here on. A measurement
-    /// that the worker was not asked for, or has sent before, changes nothing.
+    /// Handles a measurement that a worker was asked for, and returns the tightness that this data center requests from here
+    /// on.
     ///
     /// A copy that was taken before the present tightness had an effect does not count. Otherwise the mean of two
     /// consecutive measurements counts, because a hundred examples have a large variance. A single measurement far
     /// above the bound counts by itself.
-    pub(super) fn on_probed(&mut self, worker: u16, probed: &Probed) -> Tightness {
-        let question = (worker, probed.of);
-        if self.asked.get(&question) != Some(&probed.clock) {
-            return self.wish;
-        }
-        self.asked.remove(&question);
-
+    pub(super) fn on_probed(&mut self, probed: &Probed) -> Tightness {
         let lost = probed.lost();
         self.stats.probes += 1;
         self.stats.loss_max = self.stats.loss_max.max(lost);
@@ -234,60 +105,19 @@ impl Guard {
         self.wish
     }
 
-    /// Stops sending copies.
-    pub(super) fn close(&mut self) {
-        self.next = Clock(u64::MAX);
-        self.leaving.clear();
-    }
-
+    /// The counters, but for the bytes of the copies.
     pub(super) fn stats(&self) -> GuardStats {
         self.stats
     }
 }
 
 persist! {
-    impl Persist<usize> for Guard {
+    impl Persist<()> for Guard {
         fn walk(
-            Self {
-                id: _,
-                config: _,
-                data_centers: _,
-                workers: _,
-                most: _,
-                next,
-                leaving,
-                travellers,
-                asked,
-                wish,
-                tightness,
-                last_lost,
-                quiet,
-                patience,
-                stats,
-            },
+            Self { config: _, most: _, wish, tightness, last_lost, quiet, patience, stats },
             walk,
-            parameters,
+            (),
         ) {
-            walk.record("next", next)?;
-            walk.entries(
-                "leaving",
-                leaving,
-                |_| Some(Job::none()),
-                |job, walk| walk.flatten(job, parameters),
-            )?;
-
-            let fresh = |_: &DcId| {
-                let values = vec![0.0; parameters];
-                Some(Traveller { clock: Clock::ZERO, values, whole: false })
-            };
-            walk.entries("travellers", travellers, fresh, |traveller, walk| {
-                let Traveller { clock, values, whole } = traveller;
-                walk.record("clock", clock)?;
-                walk.tensor("values", Content::Values, values)?;
-                walk.record("whole", whole)
-            })?;
-
-            walk.record("asked", asked)?;
             walk.record("wish", wish)?;
             walk.record("tightness", tightness)?;
             walk.record("last_lost", last_lost)?;
@@ -312,12 +142,11 @@ const PATIENCE_MAX: u32 = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::ShardId;
+    use crate::types::DcId;
 
     fn guard() -> Guard {
-        let id = ServerId { dc: DcId(0), shard: ShardId(0) };
         let config = GuardConfig { every: 10, bound: 0.1, examples: 1 };
-        Guard::new(id, &config, 3, 1, Tightness::MOST)
+        Guard::new(&config, Tightness::MOST)
     }
 
     fn probed(clock: u64, lost: f64) -> Probed {
@@ -330,10 +159,9 @@ mod tests {
         }
     }
 
-    /// What is wished for after a worker has measured the copy that it was asked to.
+    /// What is wished for after a worker has measured a copy.
     fn answer(guard: &mut Guard, clock: u64, lost: f64) -> Tightness {
-        guard.asked.insert((0, DcId(1)), Clock(clock));
-        guard.on_probed(0, &probed(clock, lost))
+        guard.on_probed(&probed(clock, lost))
     }
 
     /// What is wished for after measurements, while all become as tight as is wished at clock 10.
@@ -356,36 +184,6 @@ mod tests {
         assert_eq!(wishes(&[(10, 0.5)]), [2]);
         assert_eq!(wishes(&[(10, 100.0)]), [3]);
         assert_eq!(wishes(&[(10, f64::NAN)]), [2], "a copy that has diverged");
-    }
-
-    #[test]
-    fn a_measurement_counts_once_and_only_of_the_worker_and_the_copy_that_it_was_asked_for() {
-        let mut guard = guard();
-        let frame = BulkHeader {
-            kind: BulkKind::Probe,
-            origin: DcId(1),
-            shard: ShardId(0),
-            sequence: 1,
-            clock: Clock(10),
-            last: true,
-            relayed: false,
-            tightness: Tightness::NONE,
-        };
-        let bad = probed(10, 100.0);
-        assert_eq!(guard.on_probed(0, &bad), Tightness::NONE, "nobody was asked");
-        guard.on_frame(DcId(1), &frame, Changes::Dense { start: 0, values: &[1.0] }, 1);
-        assert_eq!(guard.requests(0, &[0.0]).len(), 1);
-
-        for (worker, probed) in
-            [(1, bad), (0, Probed { of: DcId(2), ..bad }), (0, probed(20, 100.0))]
-        {
-            assert_eq!(guard.on_probed(worker, &probed), Tightness::NONE, "{worker} {probed:?}");
-        }
-        assert_eq!(guard.stats().probes, 0);
-        assert_eq!(guard.on_probed(0, &bad).steps(), 3);
-        let before = guard.stats();
-        guard.on_probed(0, &bad);
-        assert_eq!((guard.stats(), before.probes), (before, 1), "the answer counts once");
     }
 
     #[test]

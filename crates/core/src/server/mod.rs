@@ -7,7 +7,7 @@
 //!
 //! The room decides the order in which the faces react: a message is received, one face reacts, and the resulting
 //! messages are output. It does not know which remote model runs. The models are in `remote/`, with a folder and a line
-//! for each. The operations on blocks of a shard that models and the guard share are in `blocks/`.
+//! for each. The operations on blocks of a shard that models and copies that travel share are in `blocks/`.
 
 mod blocks;
 mod config;
@@ -23,6 +23,7 @@ mod read_buffers;
 mod remote;
 mod stats;
 mod stretches;
+mod traveling;
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
@@ -56,6 +57,7 @@ use outliers::Outliers;
 use read_buffers::ReadBuffers;
 use remote::{ClockFacts, RemoteModel, remote_model};
 use stretches::Stretches;
+use traveling::Traveling;
 
 /// An action that the driver carries out for a server.
 #[derive(Clone, Debug)]
@@ -83,6 +85,9 @@ pub enum ServerOutput {
     /// A worker's update was rejected, because training has diverged. The run must end. The worker's clock counts as
     /// finished, so that no node waits for it.
     Diverged(Divergence),
+    /// A worker of the data center has measured another one's copy, where the run looks whether copies part. Only the first
+    /// server of a data center outputs it.
+    Probed(Probed),
 }
 
 /// Why a server has a timeout.
@@ -104,6 +109,8 @@ pub struct Server {
     local: LocalServer,
     handshake: Handshake,
     remote: Box<dyn RemoteModel>,
+    /// `None` if no copies travel.
+    traveling: Option<Traveling>,
     guard: Option<Guard>,
     /// `None` if updates have no limits.
     outliers: Option<Outliers>,
@@ -149,9 +156,13 @@ impl Server {
                 config.links.keys().copied(),
             ),
             remote,
+            traveling: config.remote.traveling(config.looks_at_copies).map(|traveling| {
+                let data_centers = config.links.len() + 1;
+                Traveling::new(config.id, traveling.due, data_centers, config.workers)
+            }),
             guard: config.remote.guard().map(|guard| {
                 let most = config.remote.tightness_max();
-                Guard::new(config.id, guard, config.links.len() + 1, config.workers, most)
+                Guard::new(guard, most)
             }),
             outliers: config
                 .outliers
@@ -311,8 +322,8 @@ impl Server {
         }
         let room = room.min(ROOM_MAX);
         let frame = self.remote.poll_transmit(to, lane, room).or_else(|| {
-            let guard = self.guard.as_mut().filter(|_| lane == Lane::Data)?;
-            guard.next_frame(to, room, || self.remote.next_sequence(to))
+            let traveling = self.traveling.as_mut().filter(|_| lane == Lane::Data)?;
+            traveling.next_frame(to, room, || self.remote.next_sequence(to))
         });
 
         if frame.is_some() && self.draining == Draining::Yes {
@@ -324,8 +335,11 @@ impl Server {
     /// The links for which [`Self::poll_transmit`] may return a frame that was not there when they were polled last, since
     /// the last call of this method. At first these are all links.
     pub fn take_links_to_poll(&mut self) -> LinksToPoll {
-        let links = self.remote.take_links_to_poll();
-        if self.guard.is_some() { LinksToPoll::All } else { links }
+        let mut links = self.remote.take_links_to_poll();
+        if let Some(traveling) = &self.traveling {
+            links.extend(traveling.hosts());
+        }
+        links
     }
 
     /// Whether updates wait for a mirror. [`Self::poll_transmit`] then returns a data frame, unless the updates have
@@ -470,7 +484,8 @@ impl Server {
 
     /// The counters of this server's guard against skew. `None` if it has no guard.
     pub fn guard_stats(&self) -> Option<GuardStats> {
-        self.guard.as_ref().map(Guard::stats)
+        let bytes = self.traveling.as_ref().map_or(0, Traveling::bytes);
+        self.guard.as_ref().map(|guard| GuardStats { bytes, ..guard.stats() })
     }
 
     /// The updates above the limit, for each worker of the data center. Empty if updates have no limits.
@@ -493,7 +508,7 @@ impl Server {
         self.remote.watermarks()
     }
 
-    /// Applies a worker's changes of the iteration that started at clock `at`, and passes its measurements to the guard.
+    /// Applies a worker's changes of the iteration that started at clock `at`, and passes on its measurements.
     fn handle_update(
         &mut self,
         now: Instant,
@@ -506,10 +521,23 @@ impl Server {
         self.local.on_update(from, at);
         self.finish_clocks(now);
 
-        if let Some(guard) = &mut self.guard {
-            for probed in probed {
-                self.remote.wish(guard.on_probed(from.index, probed));
-            }
+        for probed in probed {
+            self.handle_probed(from, probed);
+        }
+    }
+
+    /// Passes a worker's measurement of a copy to the guard, or to whoever looks at copies. One that the worker was not asked
+    /// for, or has sent before, counts for nothing.
+    fn handle_probed(&mut self, from: WorkerId, probed: &Probed) {
+        let is_answer = |traveling: &mut Traveling| traveling.is_answer(from.index, probed);
+        if !self.traveling.as_mut().is_some_and(is_answer) {
+            return;
+        }
+        match &mut self.guard {
+            Some(guard) => self.remote.wish(guard.on_probed(probed)),
+            // All servers of the data center are told the same.
+            None if self.id.shard.0 == 0 => self.outputs.push_back(ServerOutput::Probed(*probed)),
+            None => {}
         }
     }
 
@@ -564,22 +592,24 @@ impl Server {
         self.advance_drain();
     }
 
-    /// Answers the reads that are not held back. The guard's copy is taken at a read.
+    /// Answers the reads that are not held back. A copy that travels is taken at a read.
     fn answer_reads(&mut self, now: Instant) {
         let (remote, store) = (&self.remote, &self.store);
         let is_shared =
-            self.local.clocks().len() > 1 || self.guard.is_some() || self.outliers.is_some();
+            self.local.clocks().len() > 1 || self.traveling.is_some() || self.outliers.is_some();
         let gate = |clock, rows: &_, waited| remote.gate(clock, rows, waited, store);
         for read in self.local.admit(now, gate) {
-            let probes = self.guard.as_mut().map_or_else(Vec::new, |guard| {
+            if let Some(guard) = &mut self.guard {
                 guard.on_read(read.at, remote.tightness());
-                if guard.is_due(read.at) && remote.is_loosest_at(read.at) {
-                    guard.take(read.at, store.values());
+            }
+            let probes = self.traveling.as_mut().map_or_else(Vec::new, |traveling| {
+                if traveling.is_due(read.at) && remote.is_loosest_at(read.at) {
+                    traveling.take(read.at, store.values());
                 }
-                guard.requests(read.worker.index, store.values())
+                traveling.requests(read.worker.index, store.values())
             });
 
-            // Other workers and the guard need the changes of each iteration, and limits apply to each.
+            // Other workers and copies that travel need the changes of each iteration, and limits apply to each.
             let found = if is_shared { None } else { remote.stretch() };
             let values = if self.stretches.answers_without_values(found) {
                 SharedValues::default()
@@ -603,8 +633,8 @@ impl Server {
             && !self.is_rebuilding()
             && !self.stretches.worker_keeps()
         {
-            if let Some(guard) = &mut self.guard {
-                guard.close();
+            if let Some(traveling) = &mut self.traveling {
+                traveling.close();
             }
             self.remote.begin_drain(self.drain, inactive, &mut self.store);
             self.draining = Draining::Yes;
@@ -631,6 +661,7 @@ persist! {
                 local,
                 handshake,
                 remote,
+                traveling,
                 guard,
                 outliers,
                 drain: _,
@@ -652,8 +683,11 @@ persist! {
             walk.part("local", local, layout)?;
             walk.flatten(handshake, ())?;
             walk.part("remote", remote, layout)?;
+            if let Some(traveling) = traveling {
+                walk.part("traveling", traveling, layout.parameters())?;
+            }
             if let Some(guard) = guard {
-                walk.part("guard", guard, layout.parameters())?;
+                walk.part("guard", guard, ())?;
             }
             if let Some(outliers) = outliers {
                 walk.part("outliers", outliers, ())?;

@@ -20,6 +20,7 @@ mod quorum;
 mod remote;
 mod ssp;
 mod tap;
+mod traveling;
 
 pub use crate::codec::ValueFormat;
 pub use asp::{
@@ -38,5 +39,6 @@ pub use overlap::Overlap;
 pub use remote::RemoteSync;
 pub use ssp::SspConfig;
 pub use tap::TapConfig;
+pub use traveling::{CopiesDue, TravelingConfig};
 
 use quorum::quorum_of;

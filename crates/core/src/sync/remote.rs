@@ -1,8 +1,8 @@
 //! The choice of the synchronisation model between data centers.
 
 use super::{
-    AspConfig, BlockShares, BspConfig, ExchangeKind, GuardConfig, LocalStepsConfig, SspConfig,
-    TapConfig,
+    AspConfig, BlockShares, BspConfig, CopiesDue, ExchangeKind, GuardConfig, LocalStepsConfig,
+    SspConfig, TapConfig, TravelingConfig,
 };
 use crate::types::Tightness;
 
@@ -74,6 +74,19 @@ impl RemoteSync {
             Self::Tap(tap) => tap.blocks,
             Self::Asp(asp) => asp.blocks,
             Self::LocalSteps(local_steps) => local_steps.blocks,
+        }
+    }
+
+    /// How copies travel: for the guard, or where a run `looks` whether copies part without one. `None` if they do not.
+    pub fn traveling(&self, looks: bool) -> Option<TravelingConfig> {
+        match self.guard() {
+            Some(GuardConfig { every, examples, .. }) => {
+                Some(TravelingConfig { due: CopiesDue::Every(*every), examples: *examples })
+            }
+            None => looks.then_some(TravelingConfig {
+                due: CopiesDue::Doubling,
+                examples: GuardConfig::default().examples,
+            }),
         }
     }
 

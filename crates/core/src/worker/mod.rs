@@ -15,7 +15,7 @@ use crate::application::{ApplicationError, Task, Work};
 use crate::node::{RowsRead, Stretch, WorkerMessage};
 use crate::persist;
 use crate::store::{ShardDeltas, ShardRows};
-use crate::sync::{GuardConfig, WaitReason};
+use crate::sync::{TravelingConfig, WaitReason};
 use crate::types::{
     Clock, Content, Deltas, Model, ModelLayout, ShardId, ShardLayout, SharedValues, TableRows,
     WorkerId,
@@ -116,16 +116,17 @@ struct Reading {
 }
 
 impl Worker {
-    /// A worker that has not started. `layouts` are those of its data center's servers, by shard. `guard` has the
-    /// settings of the guard against skew, and the initial model.
+    /// A worker that has not started. `layouts` are those of its data center's servers, by shard. `traveling` says how copies
+    /// of others are measured, with the initial model. `None` if no copies travel.
     pub fn new(
         id: WorkerId,
         layout: Arc<ModelLayout>,
         layouts: Vec<ShardLayout>,
         task: Box<dyn Task>,
-        guard: Option<(&GuardConfig, &Model)>,
+        traveling: Option<(TravelingConfig, &Model)>,
     ) -> Self {
-        let prober = guard.map(|(guard, initial)| Prober::new(guard, initial, &*task));
+        let prober =
+            traveling.map(|(traveling, initial)| Prober::new(traveling.examples, initial, &*task));
         Self {
             prober,
             id,

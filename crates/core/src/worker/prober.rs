@@ -1,4 +1,4 @@
-//! A worker's part in the guard against skew: it measures other data centers' copies on its own examples.
+//! A worker's part in model traveling: it measures other data centers' copies on its own examples.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::application::{Task, Work};
 use crate::node::{ProbeRequest, Probed};
 use crate::persist;
-use crate::sync::GuardConfig;
 use crate::types::{Clock, Content, DcId, Model, ModelLayout, ShardId, ShardLayout};
 
 #[derive(Debug)]
@@ -29,9 +28,10 @@ struct Pair {
 }
 
 impl Prober {
-    pub(super) fn new(guard: &GuardConfig, initial: &Model, task: &dyn Task) -> Self {
-        let (untrained, _) = task.probe(initial, guard.examples);
-        Self { examples: guard.examples, untrained, pairs: BTreeMap::new(), measured: Vec::new() }
+    /// Measures on at most `examples` examples.
+    pub(super) fn new(examples: usize, initial: &Model, task: &dyn Task) -> Self {
+        let (untrained, _) = task.probe(initial, examples);
+        Self { examples, untrained, pairs: BTreeMap::new(), measured: Vec::new() }
     }
 
     /// Adds one shard of a copy. `layouts` are those of all shards.

@@ -319,6 +319,7 @@ impl DataCenter {
                 ServerOutput::CopyReady { clock } => NodeReport::CopyReady { server, clock },
                 ServerOutput::Drained => NodeReport::Drained { server },
                 ServerOutput::Diverged(divergence) => NodeReport::Diverged(divergence),
+                ServerOutput::Probed(probed) => NodeReport::Probed { dc: server.dc, probed },
             };
             self.report_node(report).await;
         }

@@ -16,10 +16,11 @@ use crate::{Outcome, RunError};
 use gaia_config::Plan;
 use gaia_core::application::{Application, Direction};
 use gaia_core::coordinator::{Coordinator, StopReason};
+use gaia_core::node::Probed;
 use gaia_core::server::Divergence;
 use gaia_core::sync::WaitReason;
 use gaia_core::types::{Clock, DcId, Instant, Model, ServerId, SharedValues, WorkerId};
-use gaia_telemetry::{Observer, Progress, TOLD};
+use gaia_telemetry::{Observer, PartedRecord, Progress, TOLD};
 use tracing::warn;
 
 /// A report of a node that concerns the whole run.
@@ -38,6 +39,8 @@ pub(crate) enum NodeReport {
     Ended { worker: WorkerId },
     /// A worker has stopped at a clock.
     Stopped { worker: WorkerId, clock: Clock },
+    /// A data center has measured the copy of another one.
+    Probed { dc: DcId, probed: Probed },
 }
 
 /// The final state of a run.
@@ -108,6 +111,11 @@ impl<'a> RunMonitor<'a> {
             NodeReport::Ended { worker } => coordinator.handle_worker_ended(worker),
             NodeReport::Stopped { worker, clock } => {
                 coordinator.handle_worker_stopped(worker, clock);
+            }
+            NodeReport::Probed { dc, probed } => {
+                if let Some(parted) = self.recorder.on_probed(dc, probed) {
+                    warn_of(parted);
+                }
             }
         }
     }
@@ -186,15 +194,7 @@ impl<'a> RunMonitor<'a> {
         let progress = self.recorder.on_evaluation(at, clock, results, clocks, &link_counters);
         self.observer.on_progress(progress);
         if let Some(parted) = results.lost.and_then(|lost| self.recorder.on_lost(clock, lost)) {
-            warn!(
-                clock = parted.clock,
-                "the copies of data centers part: on the examples of others they lose {:.0} % of the initial loss more than \
-                 the copies there. Data centers seem to have different data, and ASP has no guard: training may end far from \
-                 what BSP reaches. Add `{}` to [sync.remote], or train in rounds (`model = \"local-steps\"` with \
-                 `overlap = 0`); gaia plan says which is faster",
-                100.0 * parted.loss,
-                parted.add
-            );
+            warn_of(parted);
         }
 
         coordinator.handle_evaluation(now, clock, results.run.objective);
@@ -258,4 +258,17 @@ impl<'a> RunMonitor<'a> {
         let progress = recorder.into_progress();
         Outcome { summary, progress, model, attachments, is_best, highlights }
     }
+}
+
+/// Says that copies part, and what to do about it.
+fn warn_of(parted: &PartedRecord) {
+    warn!(
+        clock = parted.clock,
+        "the copies of data centers part: on the examples of others they lose {:.0} % of the initial loss more than the copies \
+         there. Data centers seem to have different data, and ASP has no guard: training may end far from what BSP reaches. \
+         Add `{}` to [sync.remote], or train in rounds (`model = \"local-steps\"` with `overlap = 0`); gaia plan says which \
+         is faster",
+        100.0 * parted.loss,
+        parted.add
+    );
 }

@@ -267,6 +267,9 @@ impl<'a> Simulation<'a> {
                     self.report(NodeReport::Diverged(divergence));
                     self.settle_coordinator();
                 }
+                ServerOutput::Probed(probed) => {
+                    self.report(NodeReport::Probed { dc: server.dc, probed });
+                }
             }
         }
 

@@ -114,9 +114,9 @@ impl Task for Counter {
     }
 
     /// The mean distance from zero, which differs between copies, so that a guard tightens and relaxes.
-    fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
+    fn probe(&self, model: &Model, _examples: usize) -> (f64, Work) {
         let sum: f64 = model.values.iter().map(|value| f64::from(value.abs())).sum();
-        (sum / model.values.len() as f64, Work { examples: examples as u64, flops: 1.0 })
+        (sum / model.values.len() as f64, Work { examples: 1, flops: 1.0 })
     }
 
     fn save(&self, walk: &mut Saver<'_>) -> Saved {

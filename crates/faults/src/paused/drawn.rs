@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::scenario::draws::{unit, within};
 use crate::scenario::fault::Moment;
 use crate::{FaultKind, Scenario};
-use gaia_config::{LogConfig, LogSync, LostWorkers, OnGiveUp, Plan};
+use gaia_config::{DriverKind, LogConfig, LogSync, LostWorkers, OnGiveUp, Plan};
 use gaia_core::topology::Deployment;
 use gaia_core::types::{DcId, DurationSetting, NodeId, Random, Seed, ServerId, WorkerId};
 use gaia_driver::cluster::{server_ids, worker_ids};
@@ -62,6 +62,7 @@ impl Drawn {
         let late = plan.late();
         // The sum of all updates is known where they are applied as they are.
         plan.outliers = None;
+        plan.driver = DriverKind::Real;
 
         for link in &mut plan.topology.links {
             // QUIC handshakes are larger than the frames for which the bandwidths were drawn.

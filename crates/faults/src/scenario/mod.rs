@@ -16,8 +16,8 @@ use fault::{FAULTS_LAST, Nodes};
 pub use fault::{Fault, FaultKind, Moment};
 
 use gaia_config::{
-    ComputeConfig, ComputeModel, ComputeRate, ConfigError, DrainConfig, EvaluateConfig, KeyFile,
-    Plan, RunFile, Slowdown,
+    ComputeConfig, ComputeModel, ComputeRate, ConfigError, DrainConfig, DriverKind, EvaluateConfig,
+    KeyFile, Plan, RunFile, Slowdown,
 };
 use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
@@ -314,6 +314,11 @@ impl Scenario {
             stop: StopRules { clocks: Some(self.clocks), ..StopRules::default() },
             ..base().clone()
         };
+
+        // Copies travel over real machines, to look whether they part.
+        if within(&mut seed.child("driver").random(), 0, 1) == 0 {
+            plan.driver = DriverKind::Real;
+        }
 
         if plan.needs_all().is_none() {
             let name = |dc: DcId| plan.topology.dc(dc).name.clone();

@@ -353,6 +353,7 @@ impl Schedule<'_> {
                 }
                 Output::Drained => self.inform(|coordinator| coordinator.handle_drained(id)),
                 Output::Diverged(found) => self.report_diverged(id, &found)?,
+                Output::Probed(_) => {}
             }
         }
 

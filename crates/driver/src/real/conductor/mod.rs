@@ -49,6 +49,7 @@ use gaia_core::application::Application;
 use gaia_core::coordinator::{
     ClusterCoordinator, Coordinator, NoSource, NodeOrder, Recipients, StopReason,
 };
+use gaia_core::node::Probed;
 use gaia_core::persist;
 use gaia_core::server::Divergence;
 use gaia_core::sync::WaitReason;
@@ -440,6 +441,11 @@ impl<'a> Conductor<'a> {
             {
                 self.report(NodeReport::Diverged(found));
             }
+            (NodeId::Server(server), Report::Probed(probed))
+                if server.shard.0 == 0 && self.may_have_probed(server.dc, &probed) =>
+            {
+                self.report(NodeReport::Probed { dc: server.dc, probed });
+            }
             (NodeId::Server(server), Report::ServerStats(server_stats))
                 if server_stats.server == server
                     && server_stats.fits(&self.context.run_context.plan.topology) =>
@@ -488,6 +494,12 @@ impl<'a> Conductor<'a> {
         let table = self.application.layout().tables().get(found.table.index());
         usize::from(found.worker.index) < topology.dc(found.worker.dc).workers
             && table.is_some_and(|table| (found.row as usize) < table.rows)
+    }
+
+    /// Whether copies travel in the run, and one can have come to a data center from where it is said to have.
+    fn may_have_probed(&self, at: DcId, probed: &Probed) -> bool {
+        let plan = &self.context.run_context.plan;
+        plan.sends_copies_to_look() && probed.of != at && plan.topology.has(probed.of)
     }
 
     /// Whether the run has what reads are said to have waited for.

@@ -13,6 +13,7 @@ use crate::recorder::LinkCounters;
 use crate::server_stats::ServerStats;
 use gaia_core::application::EvaluationSums;
 use gaia_core::coordinator::{NodeOrder, ServerProcess, StandIns};
+use gaia_core::node::Probed;
 use gaia_core::recovery::RequestSeq;
 use gaia_core::server::Divergence;
 use gaia_core::session::Incarnation;
@@ -193,6 +194,8 @@ pub(in crate::real) enum Report {
     ServerStats(Box<ServerStats>),
     /// From a server: it has written its shard of the final model.
     Kept,
+    /// From the first server of a data center: a worker there has measured another data center's copy.
+    Probed(Probed),
     /// From a server: it has refused the messages of its mirror in this data center for the longest absence of a
     /// node.
     Refuses {
@@ -232,6 +235,7 @@ impl Report {
             Self::ClockFinished(clock) | Self::CopyReady(clock) | Self::Stopped(clock) => {
                 check_clock(*clock)?;
             }
+            Self::Probed(probed) => check_clock(probed.clock)?,
             _ => {}
         }
         Ok(report)
@@ -375,7 +379,10 @@ mod tests {
 
     #[test]
     fn a_clock_that_no_run_reaches_is_refused() {
-        for report in [Report::ClockFinished, Report::CopyReady, Report::Stopped] {
+        let probed = |clock| {
+            Report::Probed(Probed { of: DcId(1), clock, away: 1.0, home: 1.0, untrained: 2.0 })
+        };
+        for report in [Report::ClockFinished, Report::CopyReady, Report::Stopped, probed] {
             let read = |clock| Report::read(&pack(&report(Clock(clock))));
             assert!(read(CLOCK_MAX).is_ok());
             for clock in [CLOCK_MAX + 1, u64::MAX] {

@@ -20,6 +20,7 @@ use crate::recorder::LinkCounters;
 use crate::server_stats::ServerStats;
 use gaia_core::application::EvaluationSums;
 use gaia_core::coordinator::ServerProcess;
+use gaia_core::node::Probed;
 use gaia_core::recovery::Ledger;
 use gaia_core::server::{BrakeStats, Divergence, LinkStats, OutlierStats};
 use gaia_core::sync::WaitReason;
@@ -93,6 +94,11 @@ async fn connect(stage: &Stage, context: &NodeContext) -> (Reader, Sender<Parcel
     (reader, parcels)
 }
 
+/// A measurement of the copy of a data center.
+fn probed(of: DcId) -> Probed {
+    Probed { of, clock: Clock(10), away: 9.0, home: 1.0, untrained: 2.0 }
+}
+
 const NOBODY: WorkerId = WorkerId { dc: DcId(0), index: 2 };
 const TIME: Duration = Duration::from_secs(1);
 
@@ -112,6 +118,7 @@ fn forbidden() -> Vec<(Parcel, &'static str)> {
         (report(Report::ClockFinished(Clock(9))), invalid),
         (report(Report::CopyReady(Clock(9))), invalid),
         (report(Report::Kept), invalid),
+        (report(Report::Probed(probed(DcId(1)))), invalid),
         (report(Report::Stopped(Clock(1))), "it says that it has stopped, and was not ordered to"),
         (report(Report::Stopped(Clock(CLOCK_MAX + 1))), "received a report of clock"),
         (report(Report::Held(vec![(WaitReason::Updates { from: DcId(9) }, TIME)])), invalid),
@@ -156,6 +163,8 @@ fn forbidden_of_server(stage: &Stage) -> Vec<(Parcel, &'static str)> {
         (stats(|stats| stats.links = [(DcId(9), LinkStats::default())].into()), invalid),
         (stats(|stats| stats.ledgers = [(DcId(9), Ledger::default())].into()), invalid),
         (report(Report::Refuses { peer: DcId(9), reason: String::new() }), invalid),
+        (report(Report::Probed(probed(SERVER.dc))), invalid),
+        (report(Report::Probed(probed(DcId(9)))), invalid),
         (
             report(Report::Alive { links: vec![(DcId(9), LinkCounters::default())], lan_bytes: 0 }),
             invalid,

@@ -343,8 +343,9 @@ impl LatestReports {
             Report::Evaluated { .. } => 8,
             Report::Kept => 9,
             Report::Ended => 10,
-            // A link that is still refused is reported again.
+            // A link that is still refused is reported again, and copies are measured again.
             Report::Held(_)
+            | Report::Probed(_)
             | Report::Alive { .. }
             | Report::ServerStats(_)
             | Report::Refuses { .. }

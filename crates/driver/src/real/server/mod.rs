@@ -515,6 +515,7 @@ impl ServerNode {
                 Output::CopyReady { clock } => coordinator.report(&Report::CopyReady(clock)).await,
                 Output::Drained => coordinator.report(&Report::Drained).await,
                 Output::Diverged(found) => coordinator.report(&Report::Diverged(found)).await,
+                Output::Probed(probed) => coordinator.report(&Report::Probed(probed)).await,
             }
         }
 

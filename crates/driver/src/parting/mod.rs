@@ -2,8 +2,11 @@
 //!
 //! A copy that its own data center's examples have drawn away from those of others loses on their examples what their own
 //! copies do not: the measure of the guard against skew (model traveling; Hsieh et al., ICML 2020, section 7). Where copies
-//! are evaluated in one process, that is known without a byte on the WAN. It is looked at after 10 clocks, and each time
-//! that the clocks have doubled, so that it costs a run little.
+//! are evaluated in one process, that is known without a byte on the WAN ([`Look`]). Over real machines copies travel, and
+//! data centers report what they have measured ([`Traveled`]). It is looked at after 10 clocks, and each time that the
+//! clocks have doubled, so that it costs a run little.
+
+mod traveled;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,11 +16,14 @@ use serde::{Deserialize, Serialize};
 use tracing::debug;
 
 use crate::copies::workers_of;
-use gaia_config::{DriverKind, Plan};
+use gaia_config::Plan;
 use gaia_core::application::{Application, ApplicationError};
-use gaia_core::sync::{GuardConfig, RemoteSync};
+use gaia_core::node::Probed;
+use gaia_core::sync::GuardConfig;
 use gaia_core::types::{Clock, DcId, Model, Seed};
 use gaia_telemetry::PartedRecord;
+
+use traveled::Traveled;
 
 /// When copies are looked at, and what was found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,6 +32,8 @@ pub(crate) struct Parting {
     next: Option<Clock>,
     /// The looks so far.
     looks: u64,
+    /// What data centers have measured of copies that traveled.
+    traveled: Traveled,
     pub(crate) found: Option<PartedRecord>,
 }
 
@@ -57,14 +65,11 @@ impl Lost {
 }
 
 impl Parting {
-    /// What a run looks at: copies under ASP without a guard, where they are in one process. Not those of scripts: an
-    /// evaluation is the user's own code, which may act on what it finds.
+    /// What a run looks at, if it looks at copies.
     pub(crate) fn of(plan: &Plan) -> Self {
-        let unguarded = matches!(&plan.remote, RemoteSync::Asp(asp) if asp.guard.is_none());
-        let is_watched =
-            unguarded && plan.driver != DriverKind::Real && !plan.topology.links.is_empty();
-        let is_watched = is_watched && plan.external().is_none();
-        Self { next: is_watched.then_some(FIRST_LOOK), looks: 0, found: None }
+        let is_watched = plan.looks_at_copies() && !plan.sends_copies_to_look();
+        let next = is_watched.then_some(FIRST_LOOK);
+        Self { next, looks: 0, traveled: Traveled::default(), found: None }
     }
 
     /// The look that is due at an evaluation of this clock.
@@ -73,12 +78,28 @@ impl Parting {
         is_due.then(|| Look::new(plan, self.looks))
     }
 
-    /// Notes what was found. Returns the record if copies have parted, at the first time.
-    pub(crate) fn on_lost(&mut self, clock: Clock, Lost(loss): Lost) -> Option<&PartedRecord> {
-        debug!(clock = clock.0, loss, "looked whether copies part");
+    /// Notes what a look found. Returns the record if copies have parted, at the first time.
+    pub(crate) fn on_lost(&mut self, clock: Clock, lost: Lost) -> Option<&PartedRecord> {
         self.looks += 1;
         self.next = Some(Clock(2 * clock.0.max(1)));
-        if loss <= GuardConfig::default().bound {
+        self.judge(clock, lost)
+    }
+
+    /// Notes what a data center has measured of a copy that has traveled to it, among so many data centers. Returns the record
+    /// if copies have parted, at the first time.
+    pub(crate) fn on_probed(
+        &mut self,
+        at: DcId,
+        probed: Probed,
+        data_centers: usize,
+    ) -> Option<&PartedRecord> {
+        let (clock, lost) = self.traveled.add(at, probed, data_centers)?;
+        self.judge(clock, lost)
+    }
+
+    fn judge(&mut self, clock: Clock, Lost(loss): Lost) -> Option<&PartedRecord> {
+        debug!(clock = clock.0, loss, "looked whether copies part");
+        if loss <= GuardConfig::default().bound || self.found.is_some() {
             return None;
         }
 

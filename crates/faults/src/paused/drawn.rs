@@ -109,6 +109,9 @@ impl Drawn {
             drawn.faults.push(ClusterFault { at: leave.at.0, lasts: Duration::ZERO, what });
         }
 
+        // In other runs the files would take longer than the run.
+        let every = within(&mut root.child("checkpoints").random(), 0, 8);
+        drawn.plan.checkpoint.every = Some(every).filter(|every| (1..4).contains(every));
         drawn.lose_workers(&mut root.child("lost workers").random());
         drawn.lose_disk(&mut root.child("lost disks").random());
         drawn.faults.sort_by_key(|fault| fault.at);
@@ -166,7 +169,7 @@ impl Drawn {
             }
         }
 
-        // A checkpoint is due when the copy is received. In other runs the files would take longer than the run.
+        // A checkpoint may be due when the copy is received.
         self.plan.checkpoint.every = Some(within(chance, 0, 3)).filter(|every| *every > 0);
         let behind = Duration::from_secs(within(chance, 0, 2) * within(chance, 0, BEHIND_S_MAX));
         let what = match within(chance, 0, 2) {

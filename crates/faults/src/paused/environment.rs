@@ -18,7 +18,7 @@ use super::disk::{DiskUser, Files, MemoryDisk};
 use super::pipes::{Switchboard, Way, break_off};
 use gaia_checkpoint::{CheckpointError, LogDisk};
 use gaia_core::topology::Topology;
-use gaia_core::types::{DcId, Seed};
+use gaia_core::types::{DcId, Random, Seed};
 use gaia_driver::emulated::Network;
 use gaia_driver::real::environment::{Datagrams, Environment, Later, Listener, Stream};
 
@@ -41,6 +41,8 @@ pub(super) struct ProcessEnvironment {
     dc: DcId,
     /// The seed of its endpoint.
     seed: Seed,
+    /// The numbers that it draws as unpredictable ones.
+    chance: Mutex<Random>,
     /// The time of its calendar at the start of the run.
     calendar_began: Duration,
     is_killed: AtomicBool,
@@ -72,10 +74,12 @@ impl World {
         dc: DcId,
         behind: Duration,
     ) -> Arc<ProcessEnvironment> {
+        let seed = self.seed.nth(usize::from(self.port()));
         Arc::new(ProcessEnvironment {
             world: self.clone(),
             dc,
-            seed: self.seed.nth(usize::from(self.port())),
+            seed,
+            chance: Mutex::new(seed.child("process").random()),
             calendar_began: CALENDAR_BEGAN - behind,
             is_killed: AtomicBool::new(false),
             killed: Notify::new(),
@@ -212,9 +216,7 @@ impl Environment for SharedEnvironment {
     }
 
     fn random(&self) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        self.0.seed.child("process").random().fill_bytes(&mut bytes);
-        Ok(u64::from_le_bytes(bytes))
+        Ok(self.0.chance.lock().unwrap().next_u64())
     }
 }
 

@@ -346,7 +346,7 @@ fn a_run_that_chooses_has_no_settings_of_its_own() {
 fn a_deployment_leaves_the_choice_to_its_coordinator() {
     let out = tempfile::tempdir().unwrap();
     let folder = out.path().join("deployment");
-    let auto = ["config/run/hosts.toml", "--set", "sync.remote={model = 'auto'}", "--out"];
+    let auto = ["config/run/quickstart.toml", "--set", "sync.remote={model = 'auto'}", "--out"];
     let ended = gaia(&[&["deploy", "slurm"][..], &auto, &[folder.to_str().unwrap()]].concat());
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }

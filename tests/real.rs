@@ -505,7 +505,7 @@ fn a_server_without_a_folder_for_its_model_does_not_start() {
     let arguments = ["--dc", "north", "--server", "0", "--listen", "127.0.0.1:0"];
     let mut node = bench.gaia("node", &arguments);
     let output = node.env("GAIA_COORDINATOR", "127.0.0.1:1").output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert!(said(&output).contains("expected --out DIR for each server"), "{}", said(&output));
 }
 
@@ -642,7 +642,7 @@ fn a_node_with_a_wrong_certificate_is_turned_away() {
     assert!(said.contains("certificate") && said.contains("the coordinator"), "{said}");
     let mistaken = bench.path("certs/nodes/north/worker-0");
     let (code, said) = bench.node(&coordinator, mistaken.to_str().unwrap(), &node).end();
-    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("gaia://real/north/worker/0"), "{said}");
 }
 

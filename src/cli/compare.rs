@@ -44,11 +44,13 @@ pub(super) fn compare(
     let plan = ComparisonPlan::new(&file, &flags.remote, &flags.wan)?;
     let reference = &plan.reference.plan;
     let page = flags.live.serve(terminal)?;
+    let out = flags.run.output.out.as_deref();
+    let (directory, _sole_use) = directory_of_runs((&flags.resume, out), reference)?;
     let mut bench = Bench {
         file: &file,
         applications,
         built: ByHomes::default(),
-        directory: directory_of_runs((&flags.resume, flags.run.output.out.as_deref()), reference)?,
+        directory,
         resume: &flags.resume,
         terminal,
         output: &flags.run.output,

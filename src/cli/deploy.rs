@@ -52,6 +52,9 @@ pub(super) struct KubernetesFlags {
     /// The size of the claim for the state of each process
     #[arg(long, value_name = "QUANTITY", default_value = "10Gi", value_parser = quantity)]
     storage: String,
+    /// Listen on IPv6 addresses, for clusters whose pods have no others
+    #[arg(long)]
+    ipv6: bool,
 }
 
 /// The JSON output of the verb.
@@ -91,8 +94,12 @@ impl DeployVerb {
         Ok(match self {
             Self::Slurm(_) => gaia_deploy::slurm(plan)?,
             Self::Local(_) => gaia_deploy::local(plan)?,
-            Self::Kubernetes(KubernetesFlags { image, storage, .. }) => {
-                let options = KubernetesOptions { image: image.clone(), storage: storage.clone() };
+            Self::Kubernetes(KubernetesFlags { image, storage, ipv6, .. }) => {
+                let options = KubernetesOptions {
+                    image: image.clone(),
+                    storage: storage.clone(),
+                    ipv6: *ipv6,
+                };
                 gaia_deploy::kubernetes(plan, &options)?
             }
         })
@@ -251,8 +258,8 @@ const DIRECTORY: &str = "deploy";
 
 pub(super) const DEPLOY_HELP: &str = "\
 Examples:
-  gaia deploy slurm config/run/hosts.toml --out deploy
-  gaia deploy kubernetes config/run/hosts.toml --out deploy --image registry.example.org/gaia:0.1.0
+  gaia deploy slurm config/run/quickstart.toml --out deploy
+  gaia deploy kubernetes config/run/quickstart.toml --out deploy --image registry.example.org/gaia:0.1.0
   gaia deploy local config/run/hosts.toml --out deploy && deploy/virginia/start && deploy/ireland/start
 
 The folder has a folder for each data center of the topology: its run file, the certificates of its own nodes, and the \
@@ -263,7 +270,7 @@ Nodes keep their state, so a job, a pod or a process that was killed continues t
 
 Where the topology names addresses (`coordinator_address`, `server_addresses`) nodes are reached there. Otherwise all \
 of them run on one machine (local), in one namespace of one cluster (kubernetes), or on clusters whose hosts reach \
-each other (slurm).
+each other (slurm). An address such as localhost is refused where nodes are on several hosts.
 
 Run again with the same --out, the verb writes the files again, issues certificates for nodes that have none, and copies \
 those that gaia certs --out DIR/certs has changed. It deletes nothing.";

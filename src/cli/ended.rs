@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::sole_use::SoleUse;
 use super::{Failure, Resume};
 use gaia_config::{DriverKind, Plan};
 use gaia_core::application::Application;
@@ -11,19 +12,20 @@ use gaia_core::coordinator::StopReason;
 use gaia_driver::{Outcome, data_digest};
 use gaia_report::{ReportError, RunDirectory, RunRecord, write_run_pages};
 
-/// The directory of several runs with these settings, which is a new one unless they go on.
+/// The directory of several runs with these settings, which is a new one unless they go on. No other process writes it.
 pub(super) fn directory_of_runs(
     flags: (&Resume, Option<&Path>),
     plan: &Plan,
-) -> Result<RunDirectory, ReportError> {
-    match flags {
-        (Resume::Auto, Some(out)) => {
-            let directory = RunDirectory::reopen_with(out, &plan.to_toml())?;
-            directory.remove_results()?;
-            Ok(directory)
-        }
-        (_, out) => RunDirectory::create(out, &plan.name),
+) -> Result<(RunDirectory, SoleUse), Failure> {
+    let directory = match flags {
+        (Resume::Auto, Some(out)) => RunDirectory::reopen_with(out, &plan.to_toml())?,
+        (_, out) => RunDirectory::create(out, &plan.name)?,
+    };
+    let sole_use = SoleUse::of(&directory)?;
+    if *flags.0 == Resume::Auto {
+        directory.remove_results()?;
     }
+    Ok((directory, sole_use))
 }
 
 /// The directory of one of several runs, which is a new one unless they go on.

@@ -9,6 +9,7 @@ use gaia_config::{ConfigError, RunFile};
 use gaia_data::{DataError, FilePosition};
 use gaia_deploy::DeployError;
 use gaia_driver::RunError;
+use gaia_driver::real::RealError;
 use gaia_ml::apps::AppConfig;
 use gaia_paper::EvaluationError;
 use gaia_planner::PlannerError;
@@ -158,6 +159,7 @@ impl Failure {
             Self::Report(error) if error.is_bad_input() => 2,
             Self::Certificates(error) if error.is_bad_input() => 2,
             Self::Checkpoint(error) if error.is_bad_input() => 2,
+            Self::Run(error) if is_wrong_file_of_node(error.as_ref()) => 2,
             Self::Certificates(_)
             | Self::Checkpoint(_)
             | Self::Evaluation(_)
@@ -167,6 +169,15 @@ impl Failure {
             | Self::Run(_) => 1,
         }
     }
+}
+
+/// Whether a node did not start for a file or a setting of its own, which whoever starts it again has to mend first.
+fn is_wrong_file_of_node(error: &(dyn Error + Send + Sync + 'static)) -> bool {
+    let of_run = error.downcast_ref().and_then(|error| match error {
+        RunError::Real(error) => Some(error),
+        _ => None,
+    });
+    of_run.or_else(|| error.downcast_ref()).is_some_and(RealError::is_bad_input)
 }
 
 /// The source that files of this name have, where the name says it and the run file names another one for all data.

@@ -31,6 +31,7 @@ mod seeds;
 mod setting_of_flag;
 mod signals;
 mod slowdown;
+mod sole_use;
 mod terminal;
 mod train;
 mod trained;
@@ -100,7 +101,7 @@ enum Verb {
     #[command(after_help = predict::PREDICT_HELP)]
     Predict(PredictFlags),
     /// Write the report of a finished run again, or one report of several runs
-    #[command(after_help = report::REPORT_HELP)]
+    #[command(after_help = report::REPORT_HELP, mut_arg("out", report::out_help))]
     Report(ReportFlags),
 }
 
@@ -526,10 +527,41 @@ Examples:
 Exit codes:
   0  done
   1  the run failed
-  2  wrong usage or a wrong file; the message names the line, the key and what was expected
+  2  wrong usage or a wrong file; the message names the line, the key and what
+     was expected
   75 interrupted: the run has ended in order, or the node has written its state
 
 Environment:
-  GAIA_LOG         which messages are logged to standard error, such as gaia=debug [default: warn]
+  GAIA_LOG         which messages are logged to standard error, such as
+                   gaia=debug [default: warn]
   GAIA_LOG_FORMAT  text or json, as --log
   NO_COLOR         if set, the output has no colours";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_that_is_laid_out_by_hand_fits_80_columns() {
+        let pages = [
+            AFTER_HELP,
+            train::TRAIN_HELP,
+            compare::COMPARE_HELP,
+            plan::PLAN_HELP,
+            paper::PAPER_HELP,
+            check::CHECK_HELP,
+            init::INIT_HELP,
+            node::NODE_HELP,
+            certs::CERTS_HELP,
+            deploy::DEPLOY_HELP,
+            evaluate::EVALUATE_HELP,
+            predict::PREDICT_HELP,
+            report::REPORT_HELP,
+        ];
+        // Paragraphs are wrapped to the terminal, and commands are to be copied as they are.
+        let is_laid_out = |line: &&str| line.starts_with("  ") && !line.starts_with("  gaia ");
+        for line in pages.into_iter().flat_map(str::lines).filter(is_laid_out) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+}

@@ -8,6 +8,8 @@ use clap::Args;
 use super::deciding::{chosen_by_coordinator, tell};
 use super::log::name_node;
 use super::node_data::data_of;
+use super::sole_use::{SoleUse, check_is_of};
+use super::train::{finished, show_again};
 use super::training::{Shown, carry_out_with, show_result};
 use super::{Done, Failure, LiveFlags, RunFlags, Terminal, signals};
 use crate::applications::Applications;
@@ -114,11 +116,19 @@ pub(super) fn node(
     }
 
     let output = &flags.run.output;
+    if let Some(out) = &output.out
+        && options.has_conducted()
+        && let Some((directory, record)) = finished(out, &plan)?
+    {
+        return show_again(&directory, &record, terminal);
+    }
     let directory = match &output.out {
         // A coordinator that comes back writes on where it was.
         Some(out) if options.state.is_some() => RunDirectory::reopen(out)?,
         out => RunDirectory::create(out.as_deref(), &plan.name)?,
     };
+    let _sole_use = SoleUse::of(&directory)?;
+    check_is_of(&directory, &plan)?;
     let application = node.application().clone();
     terminal.note(&application.describe());
     let shown = Shown { page: page.as_ref(), ..Shown::alone(output) };
@@ -258,16 +268,18 @@ open connections and do not listen. Nodes start in any order and wait for each o
 file and settings, and a certificate of the run. A node that fails ends the run, and every other node names it.
 
 Environment, used if no flag names the node:
-  GAIA_ROLE            coordinator, server or worker, with GAIA_DC and GAIA_INDEX [default: 0]
+  GAIA_ROLE         coordinator, server or worker, with GAIA_DC and GAIA_INDEX
+                    [default: 0]
   RANK, SLURM_PROCID, JOB_COMPLETION_INDEX
-                       of torchrun, Slurm and JobSet, the first that is set: 0 is the coordinator;
-                       then come, data center by data center, its servers and its workers; with
-                       GAIA_DC, ranks count from 0 in that data center
-  GAIA_COORDINATOR     where the coordinator listens, HOST:PORT; otherwise MASTER_ADDR and
-                       MASTER_PORT of torchrun
-  GAIA_CERTS           the certificates, as --certs
-  GAIA_STATE           the state directory, as --state
-  GAIA_METRICS         the address for metrics and health, as --metrics
+                    of torchrun, Slurm and JobSet, the first that is set: 0 is
+                    the coordinator; then come, data center by data center, its
+                    servers and its workers; with GAIA_DC, ranks count from 0 in
+                    that data center
+  GAIA_COORDINATOR  where the coordinator listens, HOST:PORT; otherwise
+                    MASTER_ADDR and MASTER_PORT of torchrun
+  GAIA_CERTS        the certificates, as --certs
+  GAIA_STATE        the state directory, as --state
+  GAIA_METRICS      the address for metrics and health, as --metrics
 
 With --metrics the node serves HTTP. /metrics has its metrics in the format of Prometheus. /healthz is 200 while the \
 node's event loop runs, and 503 with a reason after it has not run for 10 s. /readyz is 200 while the run has started \

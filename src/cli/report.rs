@@ -14,16 +14,16 @@ pub(super) fn report(flags: &ReportFlags, terminal: &Terminal) -> Result<(), Fai
     for path in &flags.directories {
         directories.push(RunDirectory::open(path)?);
     }
-    match directories.as_slice() {
-        [only] if only.is_paper() => renew_paper(only, terminal),
-        [only] if !only.seeds()?.is_empty() && flags.output.out.is_none() => {
-            renew_seeds(only, terminal)
-        }
-        [only] if only.is_comparison() && only.seeds()?.is_empty() => {
-            renew_comparison(only, terminal)
-        }
-        [only] if flags.output.out.is_none() => renew_run(only, terminal),
-        several => set_side_by_side(several, flags, terminal),
+    match (directories.as_slice(), &flags.output.out) {
+        ([only], None) if only.is_paper() => renew_paper(only, terminal),
+        ([only], Some(_)) if only.is_paper() => Err(Failure::usage(format!(
+            "--out: {} holds an evaluation of gaia paper, whose report is written there, expected no --out",
+            only.path().display()
+        ))),
+        ([only], None) if !only.seeds()?.is_empty() => renew_seeds(only, terminal),
+        ([only], None) if only.is_comparison() => renew_comparison(only, terminal),
+        ([only], None) => renew_run(only, terminal),
+        (several, _) => set_side_by_side(several, flags, terminal),
     }
 }
 
@@ -144,7 +144,69 @@ fn finish(
     Ok(())
 }
 
+pub(super) fn out_help(out: clap::Arg) -> clap::Arg {
+    out.help("Where to write one report of several directories [default: runs/report-TIME]")
+}
+
 pub(super) const REPORT_HELP: &str = "\
 Examples:
   gaia report runs/quickstart-20250101-120000
-  gaia report runs/bsp runs/asp --out runs/both";
+  gaia report runs/bsp runs/asp --out runs/both
+
+The report of one directory is written again in that directory: report.html of a run, compare.html of a comparison or of \
+several seeds, paper.html of gaia paper. With several directories, or with --out, the runs in them are set side by side in \
+--out, which has to be new or empty, and the directories stay as they are.";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use crate::applications::BuiltIn;
+    use crate::cli::try_run;
+
+    const RUN: &str = "\
+name = \"r\"
+driver = \"simulated\"
+compute.flops_per_second = 1e9
+stop.clocks = 4
+sync.remote.model = \"bsp\"
+[app]
+kind = \"matrix-factorization\"
+rank = 2
+data.synthetic = { users = 20, items = 10, ratings = 200, rank = 2, noise = 0.3 }
+[topology]
+name = \"t\"
+wan = { bandwidth = \"10 Mbit/s\", rtt = \"10 ms\" }
+data_center = [{ name = \"a\" }, { name = \"b\" }]
+";
+
+    fn gaia(folder: &Path, arguments: &[&str]) -> Result<u8, String> {
+        let arguments = arguments
+            .iter()
+            .map(|argument| argument.replace("./", &format!("{}/", folder.display())));
+        let quiet = ["gaia".to_owned()].into_iter().chain(arguments).chain(["--quiet".to_owned()]);
+        try_run(quiet.map(Into::into), &BuiltIn).map_err(|error| error.text)
+    }
+
+    #[test]
+    fn the_report_of_one_directory_goes_where_out_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("run.toml"), RUN).unwrap();
+        let compare = ["compare", "./run.toml", "--remote", "bsp,asp", "--out", "./both"];
+        assert_eq!(gaia(folder.path(), &compare), Ok(0));
+        fs::remove_file(at("both/compare.html")).unwrap();
+
+        assert_eq!(gaia(folder.path(), &["report", "./both", "--out", "./other"]), Ok(0));
+        assert!(at("other/compare.html").is_file() && !at("both/compare.html").exists());
+        assert_eq!(gaia(folder.path(), &["report", "./both"]), Ok(0));
+        assert!(at("both/compare.html").is_file());
+
+        // That of the paper's evaluation needs the files beside it.
+        fs::create_dir(at("paper")).unwrap();
+        fs::write(at("paper/paper.json"), "{}").unwrap();
+        let refused = gaia(folder.path(), &["report", "./paper", "--out", "./third"]).unwrap_err();
+        assert!(refused.contains("expected no --out") && !at("third").exists(), "{refused}");
+    }
+}

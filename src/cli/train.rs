@@ -11,6 +11,7 @@ use super::log::name_node;
 use super::memory::check_memory;
 use super::reading::waiting_for_data;
 use super::seeds::train_seeds;
+use super::sole_use::{SoleUse, check_is_of};
 use super::training::{Shown, carry_out, carry_out_kept, show_result};
 use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
 use crate::applications::{Applications, build_with};
@@ -62,6 +63,7 @@ pub(super) fn train(
         (Resume::Auto | Resume::From(_), Some(out)) => RunDirectory::reopen(out)?,
         _ => RunDirectory::create(out, &plan.name)?,
     };
+    let _sole_use = SoleUse::of(&directory)?;
 
     let is_simulated = plan.driver == DriverKind::Simulated;
     let resumed = match resume {
@@ -70,6 +72,8 @@ pub(super) fn train(
         }
         _ => from,
     };
+    // A checkpoint of another run has been refused. A run that was killed before its first one has its settings only.
+    check_is_of(&directory, &plan)?;
     terminal.note(&application.describe());
     if let Some(Resumed { path, facts, .. }) = &resumed {
         terminal.note(&format!("resumes from {} (clock {})", path.display(), facts.clock));
@@ -194,7 +198,10 @@ pub(super) fn checkpoints(plan: &Plan, application: &dyn Application, path: &Pat
 
 /// The directory of this run at `out` and what is in it, if the run has finished. A simulated run that was interrupted
 /// can continue.
-fn finished(out: &Path, plan: &Plan) -> Result<Option<(RunDirectory, RunRecord)>, Failure> {
+pub(super) fn finished(
+    out: &Path,
+    plan: &Plan,
+) -> Result<Option<(RunDirectory, RunRecord)>, Failure> {
     let Ok(directory) = RunDirectory::open(out) else { return Ok(None) };
     if !directory.is_run() || directory.read_run_toml()? != plan.to_toml() {
         return Ok(None);
@@ -206,7 +213,7 @@ fn finished(out: &Path, plan: &Plan) -> Result<Option<(RunDirectory, RunRecord)>
 }
 
 /// Shows a run that has finished before.
-fn show_again(
+pub(super) fn show_again(
     directory: &RunDirectory,
     record: &RunRecord,
     terminal: &Terminal,

@@ -954,6 +954,96 @@ fn a_wrong_flag() {
     }
 }
 
+/// A supervisor does not start a node again that ends with exit code 2.
+#[test]
+fn a_node_with_a_wrong_file() {
+    let folder = TempDir::new().unwrap();
+    for (file, good) in [("run.toml", RUN), ("wan.toml", WAN), ("matrix.csv", MATRIX)] {
+        std::fs::write(folder.path().join(file), good).unwrap();
+    }
+    let mut init = Command::cargo_bin("gaia").unwrap();
+    init.current_dir(folder.path()).args(["certs", "init", "run.toml", "--out", "certs"]);
+    init.assert().success();
+    std::fs::create_dir(folder.path().join("text")).unwrap();
+    std::fs::write(folder.path().join("text/node.pem"), "no key").unwrap();
+    std::fs::create_dir_all(folder.path().join("folder/node.pem")).unwrap();
+
+    let address = "topology.coordinator_address=127.0.0.1:1";
+    let cases: [(&[&str], &[&str]); 5] = [
+        (&["--certs", "none"], &["none/node.pem: no such file, expected a key and a certificate"]),
+        (&["--certs", "text"], &["text/node.pem: found no private key or several, expected one"]),
+        (&["--certs", "folder"], &["folder/node.pem: cannot be read: Is a directory"]),
+        (
+            &["--certs", "certs/nodes/north/worker-1"],
+            &["is for gaia://base/north/worker/1, expected gaia://base/north/worker/0"],
+        ),
+        (
+            &["--set", "model.keep=home", "--server", "0"],
+            &["no folder for the model", "expected --out DIR for each server"],
+        ),
+    ];
+    let place = ["node", "run.toml", "--dc", "north", "--worker", "0", "--set", address];
+    for (arguments, says) in cases {
+        let errors = refusal(folder.path(), &[&place, arguments].concat());
+        for said in says {
+            assert!(errors.contains(said), "{arguments:?} should say {said:?}:\n{errors}");
+        }
+    }
+    let errors = refusal(folder.path(), &place[..6]);
+    assert!(errors.contains("no address for the coordinator: expected `coordinator_address`"));
+}
+
+/// Two commands that go on in one directory would write the same files.
+#[test]
+fn a_directory_that_another_process_writes() {
+    let folder = TempDir::new().unwrap();
+    for (file, good) in [("run.toml", RUN), ("wan.toml", WAN), ("matrix.csv", MATRIX)] {
+        std::fs::write(folder.path().join(file), good).unwrap();
+    }
+    std::fs::create_dir(folder.path().join("out")).unwrap();
+    let other = std::fs::File::open(folder.path().join("out")).unwrap();
+    other.try_lock().unwrap();
+
+    let cases: [&[&str]; 4] = [
+        &["train", "run.toml"],
+        &["train", "run.toml", "--resume", "auto"],
+        &["train", "run.toml", "--resume", "auto", "--seeds", "2"],
+        &["compare", "run.toml", "--resume", "auto"],
+    ];
+    for arguments in cases {
+        let quiet = ["--out", "out", "--quiet"];
+        let errors = refusal(folder.path(), &[arguments, &quiet].concat());
+        assert!(errors.contains("error: out is used by another process, expected"), "{errors}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path().join("out")).unwrap().count(), 0);
+}
+
+/// A run that was killed before its first checkpoint has left its settings and its evaluations, and nothing else.
+#[test]
+fn a_directory_of_another_run() {
+    let folder = TempDir::new().unwrap();
+    for (file, good) in [("run.toml", RUN), ("wan.toml", WAN), ("matrix.csv", MATRIX)] {
+        std::fs::write(folder.path().join(file), good).unwrap();
+    }
+    let train = ["train", "run.toml", "--out", "out", "--quiet"];
+    let mut first = Command::cargo_bin("gaia").unwrap();
+    first.current_dir(folder.path()).args(train).assert().success();
+    std::fs::remove_file(folder.path().join("out/summary.json")).unwrap();
+    let evaluations = || std::fs::read(folder.path().join("out/progress.jsonl")).unwrap();
+    let before = evaluations();
+
+    for other in ["--seed=8", "--set=sync.remote.threshold=0.5"] {
+        let go_on = [&train[..], &["--resume", "auto", other]].concat();
+        let errors = refusal(folder.path(), &go_on);
+        assert!(errors.contains("out/run.toml: other settings, expected those of"), "{errors}");
+        assert_eq!(evaluations(), before, "{other}");
+    }
+    // Another length of the same run is no other run.
+    let go_on = [&train[..], &["--resume", "auto", "--set=stop.clocks=12"]].concat();
+    let mut longer = Command::cargo_bin("gaia").unwrap();
+    longer.current_dir(folder.path()).args(go_on).assert().success();
+}
+
 #[test]
 fn a_model_that_no_memory_can_hold_is_refused_before_it_is_allocated() {
     let folder = tempfile::tempdir().unwrap();

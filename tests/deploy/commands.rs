@@ -58,6 +58,46 @@ fn scripts_are_right_for_the_shell() {
     assert_eq!(seen, 2 * 3 * (3 + 4));
 }
 
+/// What would be written for them could not work: nodes of other hosts would call themselves, or nobody.
+#[test]
+fn addresses_at_which_other_hosts_do_not_reach_a_node_are_refused() {
+    let bench = Bench::new();
+    let coordinator = |at: &str| format!("topology.coordinator_address={at}");
+    let server =
+        |dc: usize, at: &str| format!("topology.data_center.{dc}.server_addresses=[\"{at}\"]");
+    let deploy = |scheduler: &str, settings: &[String]| {
+        let settings = settings.iter().flat_map(|setting| ["--set", setting.as_str()]);
+        let verb = ["deploy", scheduler, "run.toml", "--out", "out"];
+        bench.gaia(&verb.into_iter().chain(settings).collect::<Vec<_>>())
+    };
+    let check = |scheduler: &str, settings: &[String], expect: &str| {
+        let output = deploy(scheduler, settings);
+        assert_eq!(output.status.code(), Some(2), "{settings:?}: {}", said(&output));
+        assert!(said(&output).contains(expect), "{settings:?}: {}", said(&output));
+        assert!(!bench.path("out").exists(), "{settings:?}");
+    };
+
+    let own = "`topology.coordinator_address` has `localhost:7000`, at which each host reaches";
+    for scheduler in ["slurm", "kubernetes"] {
+        check(scheduler, &[coordinator("localhost:7000")], own);
+    }
+    let own = "`topology.data_center.1.server_addresses` has `[::1]:7001`, at which each host";
+    for scheduler in SCHEDULERS {
+        check(scheduler, &[coordinator("a.example.org:7000"), server(1, "[::1]:7001")], own);
+    }
+
+    let half = "has `a.example.org:7000` and `topology.data_center.0.server_addresses` is missing";
+    check("kubernetes", &[coordinator("a.example.org:7000")], half);
+    let half = "has `192.0.2.7:7001` and `topology.coordinator_address` is missing";
+    for scheduler in ["kubernetes", "local"] {
+        check(scheduler, &[server(2, "192.0.2.7:7001")], half);
+    }
+
+    // All on this machine.
+    let here = deploy("local", &[coordinator("localhost:7000"), server(1, "127.0.0.1:7001")]);
+    assert_eq!(here.status.code(), Some(0), "{}", said(&here));
+}
+
 /// A folder that somebody else has made may have links where scripts are to be.
 #[cfg(unix)]
 #[test]

@@ -74,6 +74,41 @@ fn credentials_of_object_storage_come_from_a_secret() {
     }
 }
 
+/// A loop that writes a checkpoint stands still, and says so.
+#[test]
+fn a_node_that_writes_a_checkpoint_for_minutes_is_not_killed() {
+    let bench = Bench::new();
+    bench.deploy("kubernetes", "out", &[]);
+    for (dc, _) in PROCESSES {
+        for job in Manifests::read(&bench.path("out").join(dc)).jobs() {
+            let probe = &job["spec"]["template"]["spec"]["containers"][0]["livenessProbe"];
+            let [every, failures] =
+                ["periodSeconds", "failureThreshold"].map(|key| probe[key].as_u64().unwrap());
+            assert!(every * failures >= 600, "{probe}");
+        }
+    }
+}
+
+#[test]
+fn pods_that_have_ipv6_addresses_alone_listen_at_them() {
+    let bench = Bench::new();
+    bench.deploy("kubernetes", "out", &["--ipv6"]);
+    let listens: Vec<(String, String)> = Manifests::read(&bench.path("out/virginia"))
+        .jobs()
+        .iter()
+        .flat_map(|job| {
+            let container = &job["spec"]["template"]["spec"]["containers"][0];
+            let words = container["args"].as_array().unwrap().iter();
+            let words: Vec<String> = words.map(|word| word.as_str().unwrap().to_owned()).collect();
+            let pairs = words.windows(2).map(|pair| (pair[0].clone(), pair[1].clone()));
+            pairs.filter(|(flag, _)| flag == "--listen" || flag == "--metrics").collect::<Vec<_>>()
+        })
+        .collect();
+    // The coordinator and a server listen; they and two workers serve metrics.
+    assert_eq!(listens.len(), 2 + 4, "{listens:?}");
+    assert!(listens.iter().all(|(_, at)| at.starts_with("[::]:")), "{listens:?}");
+}
+
 #[test]
 fn names_of_objects_are_labels_and_differ() {
     let bench = Bench::new();

@@ -82,7 +82,66 @@ fn a_run_on_plain_hosts_survives_a_killed_node_and_a_stop_of_all() {
             wait_until("ended", ended, || logs(&bench.path("out")));
         }
     }
+
+    // As where a job is requeued after its coordinator has ended.
+    let summary = fs::read(running.directory().join("summary.json")).unwrap();
+    let coordinator = bench.path("out/virginia/node");
+    let again = bench.command(coordinator).arg("coordinator").output().unwrap();
+    assert_eq!(again.status.code(), Some(0), "{}", said(&again));
+    assert!(said(&again).contains("the run in out has finished"), "{}", said(&again));
+    assert_eq!(fs::read(running.directory().join("summary.json")).unwrap(), summary);
 }
+
+/// The process that keeps a node can be killed alone, as by the out-of-memory killer. Its node goes on.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_node_whose_keeper_was_killed_is_left_alone_by_start_and_ended_by_stop() {
+    let bench = Bench::new();
+    bench.deploy("local", "out", &[]);
+    let running = Running { bench: &bench };
+    let site = bench.path("out/Tokyo_1");
+    let script = |name: &str| {
+        let output = bench.command(site.join(name)).arg("server-0").output().unwrap();
+        assert!(output.status.success(), "{name}: {}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // Written by a process of its own: one that this process has open for writing could not be started.
+    let mut write = bench.command("bash");
+    write.current_dir(&site).env("NODE", STANDS_IN_FOR_A_NODE);
+    let write = write.args(["-c", "printf %s \"$NODE\" >gaia && chmod +x gaia"]).status();
+    assert!(write.unwrap().success());
+
+    script("start");
+    let began = || fs::read_to_string(site.join("began")).unwrap_or_default();
+    wait_until("begun", || began().ends_with('\n'), || logs(&site));
+    let node = began().trim().to_owned();
+    let keeper = fs::read_to_string(site.join("pids/server-0")).unwrap();
+    let keeper = keeper.trim();
+    let killed = Command::new("kill").args(["-9", keeper]).status().unwrap();
+    assert!(killed.success());
+    let has_ended = |pid: &str| {
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        !process.exists() || is_zombie(&process)
+    };
+    wait_until("killed", || has_ended(keeper), || logs(&site));
+
+    let told = script("start");
+    assert!(told.contains(&format!("runs as process {node}, which nothing restarts")), "{told}");
+    assert_eq!(began().trim(), node, "a second node was started");
+    let told = script("stop");
+    assert!(told.contains("Tokyo_1/server-0 is stopped"), "{told}");
+    assert!(has_ended(&node), "{node} goes on");
+    drop(running);
+}
+
+/// It notes its process, and waits until it is told to end.
+#[cfg(target_os = "linux")]
+const STANDS_IN_FOR_A_NODE: &str = "#!/usr/bin/env bash
+trap 'kill $!; exit 75' TERM
+sleep 120 &
+echo $$ >>began
+wait
+";
 
 /// Kills the process of a node, not the one that keeps it.
 #[cfg(target_os = "linux")]

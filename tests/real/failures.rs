@@ -498,12 +498,12 @@ fn a_node_goes_on_only_in_its_own_directory() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(first.0.wait().unwrap().code(), Some(75));
     let (code, refused) = node("north", &["--set", "sync.remote.threshold=0.5"]).end();
-    assert_eq!(code, Some(1), "{refused}");
+    assert_eq!(code, Some(2), "{refused}");
     assert!(refused.contains("is of another run"), "{refused}");
     fs::create_dir_all(bench.path("kept/south")).unwrap();
     fs::rename(bench.path("kept/north/server-0"), bench.path("kept/south/server-0")).unwrap();
     let (code, refused) = node("south", &[]).end();
-    assert_eq!(code, Some(1), "{refused}");
+    assert_eq!(code, Some(2), "{refused}");
     assert!(refused.contains("gaia://real/north/server/0"), "{refused}");
 }
 

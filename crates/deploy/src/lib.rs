@@ -5,14 +5,15 @@
 //! nothing, makes no certificates, and does not know whether the nodes ever start: the caller writes the files, and lays
 //! the certificates of a data center's own nodes into its folder.
 //!
-//! `sites` decides which processes a data center has and where they listen. `local`, `slurm` and `kubernetes/` each turn
-//! that into the files of one scheduler. Scripts and prose are templates in `templates/`; manifests are typed values, so that
+//! `sites` decides which processes a data center has and where they listen, and `reach` whether others reach them there.
+//! `local`, `slurm` and `kubernetes/` each turn that into the files of one scheduler. Scripts and prose are templates in `templates/`; manifests are typed values, so that
 //! no name or address can break their syntax.
 
 #![warn(missing_docs)]
 
 mod kubernetes;
 mod local;
+mod reach;
 mod sites;
 mod slurm;
 mod template;
@@ -65,6 +66,30 @@ pub enum DeployError {
         name: String,
         /// The most characters that it may have.
         max: usize,
+    },
+    /// At an address of the topology each host reaches itself.
+    #[error(
+        "`{key}` has `{address}`, at which each host reaches itself, expected an address at which all other hosts reach this \
+         one, or a topology without addresses"
+    )]
+    OwnHost {
+        /// The key of the topology.
+        key: String,
+        /// The address.
+        address: String,
+    },
+    /// The topology names the addresses of some nodes, and the others cannot be reached.
+    #[error(
+        "`{key}` has `{address}` and `{missing}` is missing, expected the addresses of the coordinator and of all servers, or \
+         a topology without addresses"
+    )]
+    HalfNamed {
+        /// The key of an address that is there.
+        key: String,
+        /// The address.
+        address: String,
+        /// The key of an address that is not there.
+        missing: String,
     },
     /// Data lies where the claim for data cannot be mounted.
     #[error(

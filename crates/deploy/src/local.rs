@@ -5,6 +5,7 @@ use serde::Serialize;
 use gaia_config::Plan;
 use gaia_core::topology::{Address, Deployment};
 
+use crate::reach::check_hosts_unless_here;
 use crate::template::fill;
 use crate::{DeployError, DeployedFile, Process, Site, sites};
 
@@ -45,9 +46,10 @@ pub(crate) struct RunView<'p> {
 /// this machine's loopback interface, and so do servers: the run is then one of processes of one machine.
 ///
 /// # Errors
-/// As [`sites`].
+/// As [`sites`], and where only some of the addresses in the topology are those of other hosts.
 pub fn local(plan: &Plan) -> Result<Vec<DeployedFile>, DeployError> {
     let sites = sites(plan)?;
+    check_hosts_unless_here(&sites)?;
     let run = RunView::new(plan, &sites);
     let here = Address { host: "127.0.0.1".into(), port: COORDINATOR_PORT };
     let coordinator = plan.deployment.coordinator.clone().or(Some(here));

@@ -10,6 +10,7 @@ use serde::Serialize;
 use gaia_config::Plan;
 
 use crate::local::{COORDINATOR_PORT, KEEP, RunView, SiteView};
+use crate::reach::check_hosts;
 use crate::template::fill;
 use crate::{DeployError, DeployedFile, sites};
 
@@ -27,9 +28,10 @@ struct JobView<'p> {
 /// The files of a deployment on Slurm clusters, one for each data center or one for all.
 ///
 /// # Errors
-/// As [`sites`].
+/// As [`sites`], and where an address in the topology is one at which each host reaches itself.
 pub fn slurm(plan: &Plan) -> Result<Vec<DeployedFile>, DeployError> {
     let sites = sites(plan)?;
+    check_hosts(&sites)?;
     let run = RunView::new(plan, &sites);
 
     let mut files = vec![DeployedFile::new("", "README.md", fill(README, &run))];

@@ -47,7 +47,8 @@ pub(in crate::cli) fn compare_seeds(
     let of_reference = read.of(reference);
     let of_one_seed: Vec<&Plan> = plans[0].plans().collect();
     check_memory(&of_one_seed, of_reference.as_ref(), &flags.run, terminal)?;
-    let directory = directory_of_runs((&flags.resume, output.out.as_deref()), reference)?;
+    let out = output.out.as_deref();
+    let (directory, _sole_use) = directory_of_runs((&flags.resume, out), reference)?;
     directory.write("run.toml", reference.to_toml())?;
     let interrupted = signals::interrupted().map_err(Failure::run)?;
     terminal.note(&of_reference.describe());

@@ -20,6 +20,7 @@ use gaia_config::Plan;
 use gaia_core::topology::{Address, Deployment};
 use gaia_storage::is_url;
 
+use crate::reach::{check_all_or_none, check_hosts};
 use crate::template::fill;
 use crate::{DeployError, DeployedFile, Process, Site, sites};
 use names::Names;
@@ -33,6 +34,8 @@ pub struct KubernetesOptions {
     pub image: String,
     /// The size of the claim for the state of each process, as Kubernetes writes quantities.
     pub storage: String,
+    /// Whether pods have IPv6 addresses alone.
+    pub ipv6: bool,
 }
 
 /// What the READMEs and the Dockerfile say.
@@ -72,12 +75,14 @@ struct SiteView<'p> {
 /// The files of a deployment on Kubernetes clusters, one for each data center or one for all.
 ///
 /// # Errors
-/// As [`sites`], and where a name or a path of the plan does not fit Kubernetes.
+/// As [`sites`], and where a name, a path or an address of the plan does not fit Kubernetes.
 pub fn kubernetes(
     plan: &Plan,
     options: &KubernetesOptions,
 ) -> Result<Vec<DeployedFile>, DeployError> {
     let sites = sites(plan)?;
+    check_hosts(&sites)?;
+    check_all_or_none(&sites)?;
     let names = Names::new(plan, &sites)?;
     let (objects, files): (Vec<_>, Vec<_>) =
         data_paths(plan).into_iter().partition(|path| is_url(path));
@@ -114,6 +119,7 @@ pub fn kubernetes(
             names: &names,
             image: &options.image,
             storage: &options.storage,
+            all_addresses: if options.ipv6 { "[::]" } else { "0.0.0.0" },
             data: data.as_deref(),
             reads_objects: credentials.is_some(),
         };

@@ -18,6 +18,8 @@ pub(super) struct SiteManifests<'p> {
     pub(super) names: &'p Names,
     pub(super) image: &'p str,
     pub(super) storage: &'p str,
+    /// The IP address that stands for all those of a pod.
+    pub(super) all_addresses: &'static str,
     /// Whether data is in object storage.
     pub(super) reads_objects: bool,
     /// Where the claim for data is mounted.
@@ -198,14 +200,14 @@ impl SiteManifests<'_> {
         Container {
             name: CONTAINER,
             image: self.image.to_owned(),
-            args: arguments(process),
+            args: self.arguments(process),
             env_from: self.reads_objects.then(|| {
                 // A machine may have a role of its own.
                 let secret_ref = SecretRef { name: self.names.credentials(), optional: true };
                 [EnvFrom { secret_ref }]
             }),
             ports,
-            liveness_probe: probe("/healthz", 6),
+            liveness_probe: probe("/healthz", STUCK_PROBES),
             readiness_probe: probe("/readyz", 1),
             security_context: ContainerSecurity {
                 allow_privilege_escalation: false,
@@ -214,6 +216,24 @@ impl SiteManifests<'_> {
             },
             volume_mounts,
         }
+    }
+
+    /// The arguments of the program.
+    fn arguments(&self, process: &Process) -> Vec<String> {
+        let all = self.all_addresses;
+        let mut arguments = vec!["node".to_owned(), format!("{RUN_FOLDER}/{RUN_FILE}")];
+        arguments.extend(process.place());
+        if let Some(results) = process.results {
+            arguments.extend(["--out".to_owned(), format!("{STATE_FOLDER}/{results}")]);
+        }
+        if process.listens() {
+            arguments.extend(["--listen".to_owned(), format!("{all}:{}", port(process))]);
+        }
+        arguments.extend(["--certs".to_owned(), CERTIFICATES_FOLDER.to_owned()]);
+        arguments.extend(["--state".to_owned(), format!("{STATE_FOLDER}/state")]);
+        arguments.extend(["--metrics".to_owned(), format!("{all}:{METRICS_PORT}")]);
+        arguments.extend(["--log", "json"].map(str::to_owned));
+        arguments
     }
 
     fn volumes(&self, process: &Process) -> Vec<Volume> {
@@ -260,23 +280,6 @@ impl SiteManifests<'_> {
         labels.extend(process.map(|own| ("app.kubernetes.io/component", own.name.clone())));
         labels
     }
-}
-
-/// The arguments of the program.
-fn arguments(process: &Process) -> Vec<String> {
-    let mut arguments = vec!["node".to_owned(), format!("{RUN_FOLDER}/{RUN_FILE}")];
-    arguments.extend(process.place());
-    if let Some(results) = process.results {
-        arguments.extend(["--out".to_owned(), format!("{STATE_FOLDER}/{results}")]);
-    }
-    if process.listens() {
-        arguments.extend(["--listen".to_owned(), format!("0.0.0.0:{}", port(process))]);
-    }
-    arguments.extend(["--certs".to_owned(), CERTIFICATES_FOLDER.to_owned()]);
-    arguments.extend(["--state".to_owned(), format!("{STATE_FOLDER}/state")]);
-    arguments.extend(["--metrics".to_owned(), format!("0.0.0.0:{METRICS_PORT}")]);
-    arguments.extend(["--log", "json"].map(str::to_owned));
-    arguments
 }
 
 /// The ports at which other nodes reach a process.
@@ -331,6 +334,10 @@ const WRONG_FILE: i32 = 2;
 
 /// How often a node may fail, with pauses of up to six minutes. Evictions and interruptions do not count.
 const RESTARTS_MAX: u32 = 20;
+
+/// The failed probes after which a pod is killed: ten minutes of them. A node answers that it stands still while it writes a
+/// checkpoint, which on a slow disk takes minutes, and a killed one would have to begin it again.
+const STUCK_PROBES: u32 = 60;
 
 /// The user of distroless images that is not root.
 const NONROOT: u32 = 65_532;

@@ -241,6 +241,12 @@ pub enum LinkFault {
     /// A certificate is invalid or not trusted.
     #[error("certificate: {0}")]
     Certificate(String),
+    /// The peer does not trust the certificate of this node. The alert says little of the reason.
+    #[error("certificate: the peer refused the certificate of this node ({0})")]
+    OwnRefused(String),
+    /// The validity of a certificate is over, or has not begun.
+    #[error("certificate: {0}")]
+    Expired(String),
     /// The peer has another version of the protocol.
     #[error("version: {0}")]
     Version(String),
@@ -256,6 +262,28 @@ pub enum LinkFault {
 }
 
 impl RealError {
+    /// Whether a file or a setting of this process is wrong, so that another start with the same ends in the same way.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Self::Certificates(CertificateError::Io { source, .. }) => {
+                matches!(
+                    source.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory
+                )
+            }
+            Self::Certificates(error) => error.is_bad_input(),
+            // Who has the directory may be about to end, and a file may have gone while the node ran.
+            Self::Checkpoint(CheckpointError::InUse { .. } | CheckpointError::Io { .. }) => false,
+            Self::Checkpoint(error) => error.is_bad_input(),
+            Self::NotThisNode { .. }
+            | Self::NoAddress { .. }
+            | Self::NoModelFolder
+            | Self::OtherState(_)
+            | Self::Recovery { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Whether the disk of this host failed, as one does that is full. What was written before holds, so that the node can
     /// go on from it where the disk works again.
     pub(super) fn is_of_disk(&self) -> bool {
@@ -285,11 +313,12 @@ impl LinkFault {
 
     fn of_tls(error: &rustls::Error) -> Self {
         match Refusal::of(error) {
+            Some(refusal @ (Refusal::Expired { .. } | Refusal::NotYetValid { .. })) => {
+                Self::Expired(refusal.to_string())
+            }
             Some(refusal) => Self::Certificate(refusal.to_string()),
             None => match error {
-                rustls::Error::AlertReceived(alert) => Self::Certificate(format!(
-                    "the peer refused the certificate of this node ({alert:?})"
-                )),
+                rustls::Error::AlertReceived(alert) => Self::OwnRefused(format!("{alert:?}")),
                 other => Self::Protocol(other.to_string()),
             },
         }

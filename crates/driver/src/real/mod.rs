@@ -39,6 +39,7 @@ mod error;
 mod hostile;
 pub mod http;
 mod links;
+mod listening;
 mod local;
 mod node;
 mod server;
@@ -63,8 +64,8 @@ use tokio::time::{self, timeout};
 use self::agreement::{Agreement, Chosen, Told, agree};
 use self::conductor::Conductor;
 use self::connections::acceptor::{Acceptor, listen};
-use self::connections::channel::resolve;
 use self::environment::{Environment, Machine};
+use self::listening::listening_address;
 use self::node::context::{NodeContext, RunContext, identity, nodes};
 use self::node::coordinator_client::lost_for;
 use self::node::measure::Measured;
@@ -116,6 +117,13 @@ pub struct NodeOptions {
     pub ends_with_stdin: bool,
     /// The metrics of the nodes.
     pub telemetry: Telemetry,
+}
+
+impl NodeOptions {
+    /// Whether an earlier process of this coordinator has left its state.
+    pub fn has_conducted(&self) -> bool {
+        self.state.as_deref().is_some_and(|folder| folder.join(local::COORDINATOR).is_file())
+    }
 }
 
 /// The names of nodes in metrics and logs, which are those of their folders of certificates, such as
@@ -603,8 +611,12 @@ async fn run_server(
     near_worker: Option<NearWorker>,
 ) -> Result<Exit, RealError> {
     let named = run_context.plan.deployment.server(id.dc, id.shard.index());
-    let at = listening_address(run_context, NodeId::Server(id), options, named).await?;
     let context = run_context.node_context(NodeId::Server(id))?;
+    let listening = listening_address(run_context, NodeId::Server(id), options, named);
+    let Some(at) = node_config.interrupted.run_until_set(listening).await else {
+        return Ok(Exit::Interrupted);
+    };
+    let at = at?;
 
     let kept =
         node_config.state_dir.as_ref().is_some_and(|state_dir| state_dir.has_state(&context));
@@ -657,32 +669,6 @@ fn near(server: ServerId, worker: WorkerId) -> (NearWorker, NearServer) {
 /// The address of the coordinator: that of the options, or else the topology's.
 fn coordinator_of<'a>(plan: &'a Plan, options: &'a NodeOptions) -> Option<&'a Address> {
     options.coordinator.as_ref().or(plan.deployment.coordinator.as_ref())
-}
-
-/// The address that a node listens on: that of the options, or else the one that its name resolves to.
-async fn listening_address(
-    run_context: &RunContext,
-    node: NodeId,
-    options: &NodeOptions,
-    named: Option<&Address>,
-) -> Result<SocketAddr, RealError> {
-    match (options.listen, named) {
-        (Some(at), _) => Ok(at),
-        (None, Some(named)) => local(named).await,
-        (None, None) => Err(no_address(run_context, node)),
-    }
-}
-
-/// The first address of this machine that a name resolves to.
-async fn local(named: &Address) -> Result<SocketAddr, RealError> {
-    let found = resolve(named).await.map_err(|fault| RealError::Listen {
-        address: named.to_string(),
-        reason: fault.to_string(),
-    })?;
-    found.into_iter().next().ok_or_else(|| RealError::Listen {
-        address: named.to_string(),
-        reason: "the name has no address".into(),
-    })
 }
 
 fn no_address(run_context: &RunContext, node: NodeId) -> RealError {

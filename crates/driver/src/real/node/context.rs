@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use rustls::pki_types::UnixTime;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -19,7 +20,7 @@ use crate::real::error::{LinkFault, RealError};
 use crate::real::node::peers::peers;
 use crate::real::node::reminder::Reminder;
 use crate::table_digests::TableDigests;
-use gaia_certificates::{Credentials, Identity, connecting, identity_of};
+use gaia_certificates::{Credentials, Identity, connecting, date, identity_of};
 use gaia_config::Plan;
 use gaia_core::topology::Address;
 use gaia_core::types::{NodeId, WorkerId};
@@ -230,8 +231,24 @@ impl NodeContext {
         let expected = self.run_context.identity(to);
         let tls = self.run_context.speaks_tls(self.node, to);
         let tls = tls.then(|| connecting(&self.credentials, &expected));
-        let channel = Channel::dial(&*self.run_context.environment, address, tls, hello).await?;
+        let environment = &*self.run_context.environment;
+        let channel = Channel::dial(environment, address, tls, hello).await;
+        let channel = channel.map_err(|fault| self.explained(fault, environment.since_epoch()))?;
         Ok(channel.held_to(&self.credentials))
+    }
+
+    /// The fault of a refused certificate of this node, with its reason if that is that it has expired. `now` is since 1970.
+    fn explained(&self, fault: LinkFault, now: Duration) -> LinkFault {
+        let LinkFault::OwnRefused(_) = &fault else { return fault };
+        match self.credentials.validity() {
+            Ok(own) if own.not_after < UnixTime::since_unix_epoch(now) => {
+                LinkFault::Expired(format!(
+                    "that of this node expired at {}: renew it and start this node again",
+                    date(own.not_after)
+                ))
+            }
+            _ => fault,
+        }
     }
 
     /// Connects to another node over TCP. Retries while that node may still be starting.
@@ -241,7 +258,29 @@ impl NodeContext {
         address: &Address,
         hello: &Hello,
     ) -> Result<Channel, RealError> {
-        let mut patience = Patience::new(self.run_context.name(to), false);
+        let patience = Patience::new(self.run_context.name(to), false);
+        self.join_with(patience, to, address, hello).await
+    }
+
+    /// As [`Self::join`], for a node that has been connected to the other one. A certificate that has expired since does not
+    /// end it: the other one may get a new one, and this one trains on meanwhile.
+    pub(in crate::real) async fn join_again(
+        &self,
+        to: NodeId,
+        address: &Address,
+        hello: &Hello,
+    ) -> Result<Channel, RealError> {
+        let patience = Patience::new(self.run_context.name(to), false).after_joining();
+        self.join_with(patience, to, address, hello).await
+    }
+
+    async fn join_with(
+        &self,
+        mut patience: Patience,
+        to: NodeId,
+        address: &Address,
+        hello: &Hello,
+    ) -> Result<Channel, RealError> {
         loop {
             match self.dial(to, address, hello).await {
                 Ok(channel) => return Ok(channel),
@@ -333,6 +372,8 @@ pub(in crate::real) struct Patience {
     node: String,
     /// Whether the node was reached before, so that all errors may be temporary.
     endless: bool,
+    /// Whether expired certificates may be temporary, because they were valid before.
+    has_joined: bool,
     pause: Duration,
     pause_max: Duration,
     reminder: Reminder,
@@ -341,7 +382,13 @@ pub(in crate::real) struct Patience {
 impl Patience {
     pub(in crate::real) fn new(node: String, endless: bool) -> Self {
         let reminder = Reminder::new();
-        Self { node, endless, pause: PAUSE_MIN, pause_max: PAUSE_MAX, reminder }
+        let (pause, pause_max, has_joined) = (PAUSE_MIN, PAUSE_MAX, false);
+        Self { node, endless, has_joined, pause, pause_max, reminder }
+    }
+
+    /// For a node that has been connected to the other one.
+    fn after_joining(self) -> Self {
+        Self { has_joined: true, ..self }
     }
 
     /// Sets the longest pause between two attempts.
@@ -359,7 +406,8 @@ impl Patience {
         fault: LinkFault,
     ) -> Result<(), RealError> {
         let node = &self.node;
-        if !self.endless && !fault.may_pass() {
+        let is_renewable = self.has_joined && matches!(fault, LinkFault::Expired(_));
+        if !self.endless && !is_renewable && !fault.may_pass() {
             let (node, address) = (node.clone(), address.to_string());
             return Err(RealError::Unreachable { node, address, fault });
         }
@@ -375,3 +423,77 @@ const TRUST_READ_EVERY: Duration = Duration::from_secs(1);
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::real::connections::acceptor::{Acceptor, listen};
+    use crate::real::test_run::{Stage, plan};
+    use gaia_certificates::Directory;
+    use gaia_core::types::DcId;
+
+    const WORKER: WorkerId = WorkerId { dc: DcId(0), index: 0 };
+
+    fn address() -> Address {
+        Address { host: "a".into(), port: 1 }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_certificate_that_expires_during_a_run_is_waited_for_and_a_revoked_one_is_not() {
+        let check = async |patience: Patience, fault: LinkFault, waits: bool| {
+            let mut patience = patience;
+            let waited = patience.wait(&address(), fault.clone()).await;
+            assert_eq!(waited.is_ok(), waits, "{fault}: {waited:?}");
+        };
+        let first = || Patience::new("the coordinator".into(), false);
+        let expired = || LinkFault::Expired("expired".into());
+        check(first(), expired(), false).await;
+        check(first().after_joining(), expired(), true).await;
+        check(first().after_joining(), LinkFault::Certificate("unknown".into()), false).await;
+        check(first().after_joining(), LinkFault::OwnRefused("revoked".into()), false).await;
+        check(first().after_joining(), LinkFault::Refused("another run".into()), false).await;
+    }
+
+    #[tokio::test]
+    async fn a_node_knows_that_its_refused_certificate_has_expired() {
+        let stage = Stage::new(plan()).await;
+        let worker = stage.worker(WORKER);
+        let refused = || LinkFault::OwnRefused("CertificateUnknown".into());
+        let expires = worker.credentials.validity().unwrap().not_after.as_secs();
+        let explained = |now| worker.explained(refused(), Duration::from_secs(now));
+        assert_eq!(explained(expires), refused());
+        let expired = explained(expires + 1);
+        assert!(matches!(&expired, LinkFault::Expired(said) if said.contains("renew it")));
+        assert_eq!(expired.to_string().matches("certificate").count(), 1, "{expired}");
+    }
+
+    #[tokio::test]
+    async fn a_coordinator_with_an_expired_certificate_is_told_from_one_without_a_right_one() {
+        let plan = plan();
+        let folder = TempDir::new().unwrap();
+        let run_context = RunContext::new(&plan, folder.path());
+        run_context.set_plan_hash(1);
+        let two = [NodeId::Coordinator, NodeId::Worker(WORKER)];
+        let two = two.map(|node| run_context.identity(node));
+        let yesterday = UnixTime::now().as_secs() - 86_400;
+        let yesterday = UnixTime::since_unix_epoch(Duration::from_secs(yesterday));
+        let hour = Duration::from_secs(3_600);
+        Directory::issue_once(folder.path(), &plan.name, &two, yesterday, hour).unwrap();
+
+        let coordinator = run_context.node_context(NodeId::Coordinator).unwrap();
+        let listener = listen(&*run_context.environment, ([127, 0, 0, 1], 0).into()).await.unwrap();
+        let at: Address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        let _acceptor = Acceptor::open(&coordinator, listener, nodes(&run_context).collect(), None);
+
+        let worker = run_context.node_context(NodeId::Worker(WORKER)).unwrap();
+        let hello = worker.hello(Purpose::Join);
+        let fault = worker.dial(NodeId::Coordinator, &at, &hello).await.err().unwrap();
+        assert!(matches!(fault, LinkFault::Expired(_)), "{fault}");
+        let stranger = Stage::new(plan.clone()).await;
+        let fault = worker.dial(NodeId::Coordinator, &stranger.coordinator, &hello).await;
+        let fault = fault.err().unwrap();
+        assert!(matches!(fault, LinkFault::Certificate(_)), "{fault}");
+    }
+}

@@ -108,7 +108,9 @@ impl CoordinatorClient {
     ) -> Result<Self, RealError> {
         let hello = Hello { listens, process, ..context.hello(Purpose::Join) };
         let joined = match process {
-            Some(ServerProcess { is_new: false, .. }) => rejoin(context, coordinator, &hello).await,
+            Some(ServerProcess { is_new: false, .. }) => {
+                rejoin(context, context.join(NodeId::Coordinator, coordinator, &hello)).await
+            }
             _ => context.join(NodeId::Coordinator, coordinator, &hello).await,
         };
         let joined = joined?;
@@ -311,7 +313,7 @@ impl Keeper {
     async fn call_again(&mut self) -> Result<Option<Channel>, RealError> {
         let (context, address, hello) =
             (self.context.clone(), self.coordinator.clone(), self.hello.clone());
-        let calling = rejoin(&context, &address, &hello);
+        let calling = rejoin(&context, context.join_again(NodeId::Coordinator, &address, &hello));
         tokio::pin!(calling);
 
         loop {
@@ -371,14 +373,13 @@ fn tell_connected(context: &NodeContext) {
     info!(target: TOLD, "{}: connected to the coordinator, waiting for the other nodes", context.name());
 }
 
-/// Reconnects to the coordinator of a run in which the node has taken part. Fails once a node would be given up.
+/// Connects to the coordinator of a run in which the node has taken part. Fails once a node would be given up.
 async fn rejoin(
     context: &NodeContext,
-    coordinator: &Address,
-    hello: &Hello,
+    joining: impl Future<Output = Result<Channel, RealError>>,
 ) -> Result<Channel, RealError> {
     let given_up = context.run_context.plan.failures.give_up_after.0;
-    let joined = timeout(given_up, context.join(NodeId::Coordinator, coordinator, hello)).await;
+    let joined = timeout(given_up, joining).await;
     joined.unwrap_or_else(|_| Err(lost_for(given_up)))
 }
 

@@ -8,7 +8,7 @@ use super::{APPS, Bench};
 fn every_application_leaves_its_tables_and_what_predictions_need() {
     let bench = Bench::new();
     let expected: [(&[&str], &[&str]); 6] = [
-        (&["items", "users"], &["items.names", "mean", "users.names"]),
+        (&["items", "users"], &["items.names", "mean", "unit", "users.names"]),
         (
             &["bias0", "bias0.squares", "inputs", "weights0", "weights0.squares"],
             &["classes", "input.shape"],

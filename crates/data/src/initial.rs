@@ -6,11 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::DataError;
+use crate::rescaled::rescaling_of;
 use gaia_core::application::{
     Application, ApplicationError, Attachment, Breakdown, EvaluationSums, Metric, Task,
     TrivialPredictor,
 };
 use gaia_core::types::{Clock, DcId, Model, ModelLayout, RowSet, Seed};
+use gaia_ml::rescaling::Rescaling;
 use gaia_model::{StateDict, TrainedModel};
 
 /// An application whose initial model was read from a file.
@@ -22,7 +24,8 @@ struct Initialized {
 }
 
 /// The same application, with the tables of a safetensors file as its initial model. Where tables are tensors of shapes of
-/// their own, such as those of a script, the file has them by these shapes, and may have others beside them.
+/// their own, such as those of a script, the file has them by these shapes, and may have others beside them. A classifier
+/// whose features are rescaled in another way is turned into the same one of those of the application.
 ///
 /// # Errors
 /// [`DataError::Unreadable`] where the file cannot be read. [`DataError::Model`] where it is not the file of a model, or its
@@ -44,7 +47,13 @@ pub fn initialized(
         let source = format!("{name}{}", unused(&others));
         return Ok(Arc::new(Initialized { application, initial, source }));
     }
-    let initial = TrainedModel::read(file)?.model(layout, &application.attachments())?;
+    let mut trained = TrainedModel::read(file)?;
+    let mut attachments = application.attachments();
+    let (from, others) = rescaling_of(&trained)?;
+    trained.attachments = others;
+    let to = Rescaling::take(&mut attachments).unwrap_or_default();
+    let mut initial = trained.model(layout, &attachments)?;
+    from.convert(&to, &mut initial);
     let source = name.to_string();
     Ok(Arc::new(Initialized { application, initial, source }))
 }

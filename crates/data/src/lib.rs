@@ -16,6 +16,7 @@ mod homes;
 mod initial;
 mod kinds;
 mod own_data;
+mod rescaled;
 mod scratch;
 mod script;
 mod stand_in;

@@ -12,7 +12,7 @@ use crate::homes::inventory::{Inventory, files_in};
 use crate::homes::memory::check_memory;
 use crate::homes::summary::{DataShape, DataSummary, Part};
 use crate::kinds::documents::LocalDocuments;
-use crate::kinds::images::LocalImages;
+use crate::kinds::images::{GatheredImages, LocalImages};
 use crate::kinds::ratings::LocalRatings;
 use crate::kinds::sparse::LocalSparse;
 use crate::kinds::{check_parameters, documents, images, ratings, sparse};
@@ -204,42 +204,45 @@ impl OwnData {
                 Arc::new(ratings::build(&config, parts(places, local), &name)?)
             }
             (AppConfig::SoftmaxRegression(config), Local::Images(local)) => {
-                let (images, features) = images::gathered(
+                let GatheredImages { examples, features, rescaling } = images::gathered(
                     parts(places, local),
                     &config.data.declared,
                     config.batch_max(),
-                )?;
-                let train = &images.train;
+                )?
+                .rescaled();
+                let train = &examples.train;
                 check_parameters("data", "this large", train.width() * train.classes)?;
-                let network = softmax_regression(&config, images, seed, &name);
-                Arc::new(network.with_feature_names(features))
+                let network = softmax_regression(&config, examples, seed, &name);
+                Arc::new(network.with_feature_names(features).with_rescaling(rescaling))
             }
             (AppConfig::Perceptron(config), Local::Images(local)) => {
-                let (images, features) = images::gathered(
+                let GatheredImages { examples, features, rescaling } = images::gathered(
                     parts(places, local),
                     &config.data.declared,
                     config.batch_max(),
-                )?;
-                let mut inputs = images.train.width();
+                )?
+                .rescaled();
+                let mut inputs = examples.train.width();
                 let mut parameters = 0_usize;
-                for &units in config.hidden.iter().chain([&images.train.classes]) {
+                for &units in config.hidden.iter().chain([&examples.train.classes]) {
                     parameters = parameters.saturating_add(inputs.saturating_mul(units));
                     inputs = units;
                 }
                 check_parameters("hidden", format!("{:?}", config.hidden), parameters)?;
-                let network = perceptron(&config, images, seed, &name);
-                Arc::new(network.with_feature_names(features))
+                let network = perceptron(&config, examples, seed, &name);
+                Arc::new(network.with_feature_names(features).with_rescaling(rescaling))
             }
             (AppConfig::ConvolutionalNetwork(config), Local::Images(local)) => {
-                let (images, features) = images::gathered(
+                // Pixels that differ in their coordinates would be no image.
+                let GatheredImages { examples, features, .. } = images::gathered(
                     parts(places, local),
                     &config.data.declared,
                     config.batch_max(),
                 )?;
-                config.check_shape(images.train.shape)?;
-                let parameters = config.parameters(images.train.shape, images.train.classes);
+                config.check_shape(examples.train.shape)?;
+                let parameters = config.parameters(examples.train.shape, examples.train.classes);
                 check_parameters("filters", format!("{:?}", config.filters), parameters)?;
-                let network = convolutional_network(&config, images, seed, &name);
+                let network = convolutional_network(&config, examples, seed, &name);
                 Arc::new(network.with_feature_names(features))
             }
             (AppConfig::LogisticRegression(config), Local::Sparse(local)) => {

@@ -29,6 +29,8 @@ pub struct Divided<E> {
     pub train_total: usize,
     /// Held-out examples of all workers, wherever they are.
     pub test_total: usize,
+    /// Training examples of the worker that has most of them. Those that are elsewhere count as evenly divided.
+    pub train_most: usize,
     /// A digest of the examples of all workers and of which worker has which, if it was taken.
     pub digest: Option<u64>,
 }
@@ -62,7 +64,18 @@ impl<E: Examples> Divided<E> {
         let (train_total, test_total) = (train.len(), test.len());
         let test_parts = runs(test_total, train_parts.len());
         let stored = vec![None; train_parts.len()];
-        Self { train, test, train_parts, test_parts, stored, train_total, test_total, digest: None }
+        let train_most = longest(train_parts.iter().map(|part| part.len()));
+        Self {
+            train,
+            test,
+            train_parts,
+            test_parts,
+            stored,
+            train_total,
+            test_total,
+            train_most,
+            digest: None,
+        }
     }
 
     /// All examples of a run, divided by `train_parts`. The workers of each data center, of which `workers` has the numbers,
@@ -88,7 +101,18 @@ impl<E: Examples> Divided<E> {
         let test_parts = workers.iter().enumerate().flat_map(of_data_center).collect();
         let (train_total, test_total) = (train.len(), test.len());
         let stored = vec![None; train_parts.len()];
-        Self { train, test, train_parts, test_parts, stored, train_total, test_total, digest: None }
+        let train_most = longest(train_parts.iter().map(|part| part.len()));
+        Self {
+            train,
+            test,
+            train_parts,
+            test_parts,
+            stored,
+            train_total,
+            test_total,
+            train_most,
+            digest: None,
+        }
     }
 
     /// Examples of workers that are not in memory. `train` and `test` are no examples, of their shapes.
@@ -102,6 +126,7 @@ impl<E: Examples> Divided<E> {
             test_parts: absent(),
             train_total: total(|parts| parts.train.len()),
             test_total: total(|parts| parts.test.len()),
+            train_most: longest(workers.iter().map(|parts| parts.train.len())),
             stored: workers.into_iter().map(Some).collect(),
             digest: None,
         }
@@ -128,6 +153,7 @@ impl<E: Examples> Divided<E> {
         self.stored.extend(other.stored);
         self.train_total += other.train_total;
         self.test_total += other.test_total;
+        self.train_most = self.train_most.max(other.train_most);
         self.train.append(other.train);
         self.test.append(other.test);
     }
@@ -140,6 +166,7 @@ impl<E: Examples> Divided<E> {
         self.stored.extend((0..workers).map(|_| None));
         self.train_total += train;
         self.test_total += test;
+        self.train_most = self.train_most.max(train.div_ceil(workers.max(1)));
     }
 
     /// The training examples of a worker.
@@ -169,6 +196,16 @@ impl<E: Examples> Divided<E> {
     /// The number of training examples of all workers for each one of this worker.
     pub fn ratio(&self, worker: usize) -> f64 {
         self.train_total as f64 / self.train_len(worker) as f64
+    }
+
+    /// The share of all training examples that the worker with most of them has. Of evenly divided ones it is that of each.
+    pub(crate) fn largest_share(&self) -> f32 {
+        let workers = self.workers().max(1);
+        if self.train_most <= self.train_total.div_ceil(workers) {
+            1.0 / workers as f32
+        } else {
+            self.train_most as f32 / self.train_total as f32
+        }
     }
 
     /// What the training examples of a worker weigh in an objective.
@@ -230,6 +267,11 @@ impl<E: Examples> Divided<E> {
         });
         pieces
     }
+}
+
+/// The largest of some lengths, 0 of none.
+fn longest(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.max().unwrap_or(0)
 }
 
 /// Cuts positions into as many runs as there are workers. Their lengths differ by at most one.
@@ -313,6 +355,9 @@ mod tests {
         assert_eq!((all.train_total, all.test_total, all.workers()), (13, 8, 5));
         assert_eq!((all.train.len(), all.test.len()), (6, 4));
         assert_eq!(all.ratio(1), 6.5);
+        // Seven of the thirteen are elsewhere, with one worker.
+        assert_eq!(all.largest_share(), 7.0 / 13.0);
+        assert_eq!(here().largest_share(), 0.5, "two and one are even");
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl fmt::Display for Shape {
 
 impl Features {
     /// The values as a network sees them.
-    fn into_floats(self) -> Vec<f32> {
+    pub(crate) fn into_floats(self) -> Vec<f32> {
         match self {
             Self::Floats(values) => values,
             Self::Bytes(values) => values.into_iter().map(of_pixel).collect(),

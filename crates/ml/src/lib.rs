@@ -17,6 +17,7 @@ pub mod kernels;
 pub mod layers;
 pub mod optimizer;
 mod pieces;
+pub mod rescaling;
 pub mod stored;
 mod trivial;
 

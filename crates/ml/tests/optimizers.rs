@@ -153,6 +153,78 @@ fn first_steps_over_many_features_do_not_overshoot() {
     }
 }
 
+/// Nearly all values are a thousandth, the others a thousand, and they say the opposite of the label. Steps in the coordinate of
+/// the first few throw the weight so far that no later step takes it back.
+#[test]
+fn a_first_batch_of_small_values_does_not_set_the_scale_of_a_feature() {
+    let mut random = Seed(8).random();
+    let (mut sparse, mut dense) = (SparseExamples::empty(1), (Vec::new(), Vec::new()));
+    for example in 0..EXAMPLES {
+        let label = if random.random_bool(0.5) { 1.0 } else { -1.0 };
+        let value = if example % 40 == 0 { 1000.0 * label } else { -1e-3 * label };
+        sparse.push(&[0], &[value], label);
+        dense.0.push(value);
+        dense.1.push(u32::from(label > 0.0));
+    }
+    let dense = DenseExamples {
+        features: Features::Floats(dense.0),
+        labels: dense.1,
+        ..DenseExamples::empty(Shape::row(1), 2)
+    };
+
+    let config = LogisticRegressionConfig { batch: Some(4), ..Default::default() };
+    let logistic = LogisticRegression::new(config, divided(&sparse, false), "");
+    let config = SoftmaxRegressionConfig { batch: Some(4), ..Default::default() };
+    let softmax = softmax_regression(&config, divided(&dense, false), Seed(1), "");
+    for app in [&logistic as &dyn Application, &softmax] {
+        let objective = objective(app, CLOCKS);
+        assert!(objective < 10.0, "{objective}");
+    }
+}
+
+/// The first layer begins at zero, so that in clock 0 only the penalty says anything about the weights of the others.
+#[test]
+fn the_weights_of_later_layers_begin_as_they_were_drawn() {
+    for optimizer in ADAPTIVE {
+        let (hidden, optimizer) = (vec![8, 8], Some(optimizer));
+        let config = PerceptronConfig { hidden, optimizer, ..Default::default() };
+        let app = perceptron(&config, divided(&dense([1.0; FEATURES]), false), Seed(1), "");
+        let (begun, drawn) = (trained(&app, 1), app.initial_model(Seed(5)));
+        for weights in [2, 4].map(TableId) {
+            assert!(drawn.table(weights).iter().any(|weight| *weight != 0.0));
+            assert_eq!(begun.table(weights), drawn.table(weights), "{optimizer:?}");
+        }
+    }
+}
+
+#[test]
+fn rows_without_a_training_rating_are_predicted_by_the_other_side_alone() {
+    let ratings = |users: &[u32]| {
+        let count = users.len();
+        Ratings {
+            users: 4,
+            items: 6,
+            user: users.to_vec(),
+            item: (0..count as u32).map(|at| at % 6).collect(),
+            value: (0..count).map(|at| (at % 5) as f32).collect(),
+        }
+    };
+    let app = |train: &Ratings| {
+        let config = MatrixFactorizationConfig { rank: 3, ..Default::default() };
+        let names = [4, 6].map(|count| Names::Numbers((0..count).collect()));
+        let totals = RatingTotals::of(train);
+        MatrixFactorization::new(config, divided(train, false), &totals, names, "")
+    };
+    let [all, some] = [&[0, 1, 2, 3].repeat(10), &[0, 1, 3].repeat(10)]
+        .map(|users| app(&ratings(users)).initial_model(Seed(5)).table(TableId(0)).to_vec());
+    let user = |table: &[f32], user: usize| table[4 * user..4 * (user + 1)].to_vec();
+    assert_ne!(user(&all, 2), [0.0; 4]);
+    assert_eq!(user(&some, 2), [0.0; 4]);
+    for known in [0, 1, 3] {
+        assert_eq!(user(&some, known), user(&all, known));
+    }
+}
+
 #[test]
 fn clipped_gradients_move_a_model_no_further_than_their_norm() {
     for optimizer in [Optimizer::Sgd, Optimizer::Adagrad] {

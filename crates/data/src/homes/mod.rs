@@ -6,5 +6,6 @@ pub(crate) mod digest;
 pub(crate) mod home;
 pub(crate) mod inventory;
 pub(crate) mod memory;
+pub(crate) mod moments;
 pub(crate) mod split;
 pub(crate) mod summary;

@@ -1,6 +1,6 @@
 //! What the data of a data center amounts to: what others need to know of it for a model of the same shape.
 //!
-//! Sizes and names are in it and no example. Nodes exchange summaries at the start of a run in which each data center has
+//! Sizes, names and sums are in it and no example. Nodes exchange summaries at the start of a run in which each data center has
 //! data of its own.
 
 use std::ops::RangeInclusive;
@@ -11,6 +11,7 @@ use crate::error::DataError;
 use crate::formats::name_index::{NAME_BYTES_MAX, is_sound};
 use crate::homes::counted_names::CountedNames;
 use crate::homes::digest::Digest;
+use crate::homes::moments::FeatureMoments;
 use gaia_core::application::Names;
 use gaia_core::types::messagepack;
 use gaia_ml::declared::CLASSES_MAX;
@@ -61,6 +62,9 @@ pub(crate) struct DenseShape {
     pub(crate) class_names: Option<Names>,
     /// The names of the features, where each has one.
     pub(crate) features: Option<Vec<String>>,
+    /// What the features amount to that may have to be rescaled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) moments: Vec<FeatureMoments>,
 }
 
 /// Sparse examples of two classes.
@@ -72,6 +76,9 @@ pub(crate) struct SparseShape {
     pub(crate) class_names: Option<Names>,
     /// The names of the features, where each has one.
     pub(crate) features: Option<Vec<String>>,
+    /// What the features amount to that may have to be rescaled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) moments: Vec<FeatureMoments>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,15 +132,19 @@ impl DataSummary {
             DataShape::Images(dense) => {
                 let rows = dense.channels.checked_mul(dense.height);
                 let values = rows.and_then(|rows| rows.checked_mul(dense.width));
-                let is_named = |values| are_names(dense.features.as_deref(), values);
-                values.is_some_and(|values| (1..SIZE_MAX).contains(&values) && is_named(values))
+                let is_described = |values| {
+                    are_names(dense.features.as_deref(), values)
+                        && FeatureMoments::are_sound(&dense.moments, values)
+                };
+                values.is_some_and(|values| (1..SIZE_MAX).contains(&values) && is_described(values))
                     && dense.classes <= CLASSES_MAX
                     && are_classes(dense.class_names.as_ref(), dense.classes..=dense.classes)
             }
-            DataShape::Sparse(SparseShape { width, class_names, features }) => {
+            DataShape::Sparse(SparseShape { width, class_names, features, moments }) => {
                 *width < SIZE_MAX
                     && are_classes(class_names.as_ref(), 1..=2)
                     && are_names(features.as_deref(), *width)
+                    && FeatureMoments::are_sound(moments, *width)
             }
             DataShape::Documents(DocumentShape { counts, vocabulary }) => {
                 let tokens = counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
@@ -234,13 +245,21 @@ mod tests {
         };
         let dense = |height, width, class_names, features: Option<&[&str]>| {
             let features = features.map(|names| names.iter().map(|&name| name.into()).collect());
-            let (channels, classes) = (1, 2);
-            let shape = DenseShape { channels, height, width, classes, class_names, features };
-            summary(DataShape::Images(shape))
+            let (channels, classes, moments) = (1, 2, Vec::new());
+            summary(DataShape::Images(DenseShape {
+                channels,
+                height,
+                width,
+                classes,
+                class_names,
+                features,
+                moments,
+            }))
         };
         let images = |height, width| dense(height, width, None, None);
         let sparse = |width, class_names, features: Option<Vec<String>>| {
-            summary(DataShape::Sparse(SparseShape { width, class_names, features }))
+            let moments = Vec::new();
+            summary(DataShape::Sparse(SparseShape { width, class_names, features, moments }))
         };
         let classes = |numbers: &[u64]| Some(Names::Numbers(numbers.to_vec()));
 

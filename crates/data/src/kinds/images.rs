@@ -12,6 +12,7 @@ use crate::formats::image_sets::ImageSets;
 use crate::formats::table::TableFormat;
 use crate::homes::digest::{Digested, digest_of, digest_of_test};
 use crate::homes::home::Home;
+use crate::homes::moments::{FeatureMoments, Moments, rescaling};
 use crate::homes::summary::{
     DataShape, DataSummary, DenseShape, Part, disagreement, joined, undeclared,
 };
@@ -24,6 +25,7 @@ use gaia_ml::apps::ImageSource;
 use gaia_ml::declared::DeclaredExamples;
 use gaia_ml::divided::Divided;
 use gaia_ml::examples::{DenseExamples, Shape};
+use gaia_ml::rescaling::Rescaling;
 
 /// The dense examples of one data center.
 pub(crate) struct LocalImages {
@@ -81,6 +83,8 @@ impl LocalImages {
         features: Option<Vec<String>>,
         validation: Option<u64>,
     ) -> Result<Self, DataError> {
+        let mut moments = Moments::default();
+        let digest = digest_of(&images, |train| moments.see_dense(train))?;
         let Divided { train, test, .. } = &images;
         let Shape { channels, height, width } = train.shape;
         let shape = DenseShape {
@@ -90,8 +94,8 @@ impl LocalImages {
             classes: train.classes.max(test.classes),
             class_names: train.class_names.clone(),
             features,
+            moments: moments.unusual(),
         };
-        let digest = digest_of(&images, |_| {})?;
         let summary = DataSummary::new(&images, digest, validation, DataShape::Images(shape));
         Ok(Self { images, summary })
     }
@@ -125,13 +129,22 @@ fn numbered(classes: usize) -> Names {
     Names::Numbers((0..classes as u64).collect())
 }
 
-/// The images of all data centers, of which this process has some, and the names of their features where each has one. They
-/// have one shape, and the classes of all or those that are declared. A worker visits `batch` of them in each clock.
+/// The examples of a network.
+pub(crate) struct GatheredImages {
+    pub(crate) examples: Divided<DenseExamples>,
+    /// The names of the features, where each has one.
+    pub(crate) features: Option<Vec<String>>,
+    /// How features are to be rescaled, where each has a meaning of its own.
+    pub(crate) rescaling: Rescaling,
+}
+
+/// The images of all data centers, of which this process has some. They have one shape, and the classes of all or those that
+/// are declared. A worker visits `batch` of them in each clock.
 pub(crate) fn gathered(
     parts: Vec<Part<'_, LocalImages>>,
     declared: &DeclaredExamples,
     batch: usize,
-) -> Result<(Divided<DenseExamples>, Option<Vec<String>>), DataError> {
+) -> Result<GatheredImages, DataError> {
     let shapes: Vec<&DenseShape> = parts.iter().filter_map(Part::shape).collect();
     let features = agreed_features(&parts, |part| part.shape()?.features.as_ref())?;
 
@@ -163,6 +176,11 @@ pub(crate) fn gathered(
     let most = declared.as_ref().map_or(most, Names::len);
     let classes = class_names.as_ref().map_or(most, Names::len);
 
+    let moments = |part: &Part<'_, LocalImages>| -> Option<(u64, Vec<FeatureMoments>)> {
+        Some((part.summary.train, part.shape()?.moments.clone()))
+    };
+    let moments: Vec<_> = parts.iter().filter_map(moments).collect();
+
     let in_model = |local: LocalImages| match &class_names {
         Some(all) => local.in_model(all),
         None => local.images,
@@ -173,7 +191,20 @@ pub(crate) fn gathered(
         (examples.classes, examples.class_names) = (classes, class_names.clone());
     }
     check_batch(&all, batch)?;
-    Ok((all, features))
+
+    Ok(GatheredImages { examples: all, features, rescaling: rescaling(&moments) })
+}
+
+impl GatheredImages {
+    /// The same with features that have been rescaled.
+    pub(crate) fn rescaled(self) -> Self {
+        if self.rescaling.is_empty() {
+            return self;
+        }
+        let own = self.rescaling.clone();
+        let examples = changed(self.examples, move |examples| own.apply_to_dense(examples));
+        Self { examples, ..self }
+    }
 }
 
 impl DenseShape {

@@ -7,6 +7,7 @@ use crate::formats::sparse_tables::{SparseTables, label_of};
 use crate::formats::table::TableFormat;
 use crate::homes::digest::{Digested, digest_of, digest_of_test};
 use crate::homes::home::Home;
+use crate::homes::moments::{FeatureMoments, Moments, rescaling};
 use crate::homes::summary::{
     DataShape, DataSummary, Part, SparseShape, disagreement, joined, undeclared,
 };
@@ -64,13 +65,15 @@ impl LocalSparse {
         features: Option<Vec<String>>,
         validation: Option<u64>,
     ) -> Result<Self, DataError> {
+        let mut moments = Moments::default();
+        let digest = digest_of(&examples, |train| moments.see_sparse(train))?;
         let Divided { train, test, .. } = &examples;
         let shape = SparseShape {
             width: train.width.max(test.width),
             class_names: train.class_names.clone(),
             features,
+            moments: moments.unusual(),
         };
-        let digest = digest_of(&examples, |_| {})?;
         let summary = DataSummary::new(&examples, digest, validation, DataShape::Sparse(shape));
         Ok(Self { examples, summary })
     }
@@ -128,6 +131,10 @@ pub(crate) fn build(
     }
     let width = declared.features.unwrap_or(width);
     check_parameters("data", "this wide", width)?;
+    let moments = |part: &Part<'_, LocalSparse>| -> Option<(u64, Vec<FeatureMoments>)> {
+        Some((part.summary.train, part.shape()?.moments.clone()))
+    };
+    let moments: Vec<_> = parts.iter().filter_map(moments).collect();
 
     let in_model = |local: LocalSparse| local.in_model(class_names.as_ref());
     let parts = parts.into_iter().map(|part| part.map(in_model)).collect();
@@ -136,7 +143,14 @@ pub(crate) fn build(
         (examples.width, examples.class_names) = (width, class_names.clone());
     }
     check_batch(&all, config.batch_max())?;
-    Ok(LogisticRegression::new(config.clone(), all, name).with_feature_names(features))
+
+    let rescaling = rescaling(&moments);
+    if !rescaling.is_empty() {
+        let own = rescaling.clone();
+        all = changed(all, move |examples| own.apply_to_sparse(examples));
+    }
+    let regression = LogisticRegression::new(config.clone(), all, name);
+    Ok(regression.with_feature_names(features).with_rescaling(rescaling))
 }
 
 /// The two classes of all data centers, where the data has names for them.

@@ -9,6 +9,7 @@ use crate::formats::dense_tables::DenseTables;
 use crate::formats::example_tables::{ExampleTables, NO_LABEL};
 use crate::formats::table::TableFormat;
 use crate::kinds::images::read_folders;
+use crate::rescaled::rescaling_of;
 use gaia_core::application::{Attachment, Names};
 use gaia_core::types::Model;
 use gaia_ml::apps::{CLASSES, ImageSource, Network};
@@ -67,7 +68,10 @@ impl GivenImages {
         }
         (images.classes, images.class_names) = (classes, class_names.clone());
 
+        let (rescaling, _) = rescaling_of(trained)?;
+        rescaling.apply_to_dense(&mut images);
         let network = build(images.clone())?.with_feature_names(feature_names(trained));
+        let network = network.with_rescaling(rescaling);
         Ok(Self { network, images, class_names, is_labelled, path: path.to_owned() })
     }
 

@@ -23,8 +23,9 @@ use gaia_core::application::{Application, Evaluation, Metric};
 use gaia_core::types::{Model, Seed};
 use gaia_ml::ConfigError;
 use gaia_ml::apps::{
-    AppConfig, Completion, TokenCounts, TopicModel, TopicModelConfig, convolutional_network,
-    perceptron, softmax_regression,
+    AppConfig, Completion, ConvolutionalNetworkConfig, PerceptronConfig, SoftmaxRegressionConfig,
+    TokenCounts, TopicModel, TopicModelConfig, convolutional_network, perceptron,
+    softmax_regression,
 };
 use gaia_ml::columns::DataSource;
 use gaia_ml::config::DataConfig;
@@ -72,20 +73,25 @@ impl TrainedOver {
                 let (ratings, model) = ratings::read(config, path(&config.data)?, trained)?;
                 return Ok(Self { given: Given::Ratings(ratings), model });
             }
+            // The objective is over all examples that are given, and not over the sample that judges a run.
             AppConfig::SoftmaxRegression(config) => {
+                let config = SoftmaxRegressionConfig { evaluate_examples: None, ..config.clone() };
                 Given::Images(GivenImages::read(&config.data, trained, |images| {
-                    Ok(softmax_regression(config, for_one_worker(images), seed, GIVEN))
+                    Ok(softmax_regression(&config, for_one_worker(images), seed, GIVEN))
                 })?)
             }
             AppConfig::Perceptron(config) => {
+                let config = PerceptronConfig { evaluate_examples: usize::MAX, ..config.clone() };
                 Given::Images(GivenImages::read(&config.data, trained, |images| {
-                    Ok(perceptron(config, for_one_worker(images), seed, GIVEN))
+                    Ok(perceptron(&config, for_one_worker(images), seed, GIVEN))
                 })?)
             }
             AppConfig::ConvolutionalNetwork(config) => {
+                let evaluate_examples = usize::MAX;
+                let config = ConvolutionalNetworkConfig { evaluate_examples, ..config.clone() };
                 Given::Images(GivenImages::read(&config.data, trained, |images| {
                     config.check_shape(images.shape)?;
-                    Ok(convolutional_network(config, for_one_worker(images), seed, GIVEN))
+                    Ok(convolutional_network(&config, for_one_worker(images), seed, GIVEN))
                 })?)
             }
             AppConfig::LogisticRegression(config) => {
@@ -179,7 +185,7 @@ fn documents(config: &TopicModelConfig, seed: Seed) -> Result<Given, DataError> 
     let divided = for_one_worker(documents.clone());
     let held_out = Completion::new(&divided.test, &divided.test_parts, seed.child("completion"));
     let counts = TokenCounts::of(&documents);
-    let config = config.clone();
+    let config = TopicModelConfig { evaluate_documents: usize::MAX, ..config.clone() };
     let topics = TopicModel::new(config, divided, held_out, counts, vocabulary, seed, GIVEN);
     Ok(Given::Documents(GivenDocuments { topics, documents, numbers, path }))
 }

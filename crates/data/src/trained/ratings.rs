@@ -14,7 +14,8 @@ use crate::kinds::ratings::add_files;
 use gaia_core::application::{Application, Attachment, Names};
 use gaia_core::types::{Model, ModelLayout, TableLayout};
 use gaia_ml::apps::{
-    ITEM_NAMES, MEAN, MatrixFactorization, MatrixFactorizationConfig, RatingTotals, USER_NAMES,
+    ITEM_NAMES, MEAN, MatrixFactorization, MatrixFactorizationConfig, RatingTotals, UNIT,
+    USER_NAMES,
 };
 use gaia_ml::examples::Ratings;
 use gaia_model::{ModelError, TrainedModel};
@@ -55,7 +56,8 @@ pub(super) fn read(
         value: named.value.clone(),
     };
 
-    let totals = RatingTotals::of(&given).around(f64::from(mean(trained)?));
+    let mean = f64::from(mean(trained)?);
+    let totals = RatingTotals::of(&given).around(mean, unit(trained)?);
     let divided = for_one_worker(given.clone());
     let known = known.map(with_one_more);
     let application = MatrixFactorization::new(config.clone(), divided, &totals, known, GIVEN);
@@ -124,6 +126,17 @@ fn mean(trained: &TrainedModel) -> Result<f32, DataError> {
     match trained.attachments.get(MEAN) {
         Some(Attachment::Floats(mean)) if mean.len() == 1 => Ok(mean[0]),
         _ => Err(missing(trained, MEAN, "the mean of all ratings")),
+    }
+}
+
+/// The unit of the ratings that trained the model, in which it pays for its rows. A file of an earlier version has none.
+fn unit(trained: &TrainedModel) -> Result<Option<f64>, DataError> {
+    match trained.attachments.get(UNIT) {
+        None => Ok(None),
+        Some(Attachment::Floats(unit)) if unit.len() == 1 && unit[0] > 0.0 => {
+            Ok(Some(f64::from(unit[0])))
+        }
+        Some(_) => Err(missing(trained, UNIT, "the unit of all ratings, above 0")),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::formats::example_tables::ExampleTables;
 use crate::formats::libsvm::read_libsvm;
 use crate::formats::sparse_tables::{SparseTables, label_of};
 use crate::formats::table::TableFormat;
+use crate::rescaled::rescaling_of;
 use gaia_core::application::Names;
 use gaia_core::types::Model;
 use gaia_ml::apps::{LogisticRegression, LogisticRegressionConfig, SparseSource};
@@ -68,9 +69,12 @@ impl GivenSparse {
         }
         examples.class_names.clone_from(&class_names);
 
+        let (rescaling, _) = rescaling_of(trained)?;
+        rescaling.apply_to_sparse(&mut examples);
         let divided = for_one_worker(examples.clone());
         let regression = LogisticRegression::new(config.clone(), divided, GIVEN)
-            .with_feature_names(feature_names(trained));
+            .with_feature_names(feature_names(trained))
+            .with_rescaling(rescaling);
         Ok(Self { regression, examples, class_names, is_labelled, path: path.to_owned() })
     }
 

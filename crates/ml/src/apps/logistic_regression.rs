@@ -27,9 +27,10 @@ use crate::examples::SparseExamples;
 use crate::kernels::vector::{softplus, square_norm};
 use crate::optimizer::{
     Adaptive, Defaults, InputStatistics, Inputs, Optimizer, STATISTICS, Schedule, Standard,
-    from_standard, shortening, steps, to_standard,
+    from_standard, least_scales, shortening, steps, to_standard,
 };
 use crate::pieces::sum;
+use crate::rescaling::Rescaling;
 use crate::trivial::class_frequencies;
 use gaia_core::application::{
     Aggregation, Application, ApplicationError, Attachment, Breakdown, Direction, EvaluationSums,
@@ -119,6 +120,7 @@ pub struct PlantedGenerator {
 pub struct LogisticRegression {
     shared: Arc<Shared>,
     feature_names: Option<Vec<String>>,
+    rescaling: Rescaling,
     summary: String,
 }
 
@@ -142,12 +144,15 @@ struct SparseDescent {
     prepared: Option<Clock>,
     adaptive: Option<Adaptive>,
     statistics: InputStatistics,
+    /// In the first pass those of the features that the worker's examples have, ascending. Empty beside it.
+    least_scales: Vec<(u32, f32)>,
 }
 
-/// How many workers have a feature in their batches.
+/// How much of the examples is with the workers that have a feature in their batches.
 #[derive(Clone, Copy)]
 struct SeenBy {
-    workers: usize,
+    /// The largest share of the examples that a worker has.
+    largest: f32,
     batch: usize,
 }
 
@@ -195,7 +200,7 @@ impl LogisticRegression {
         let shared =
             Arc::new(Shared { config, layout, examples, batch, clocks_per_pass, schedule });
 
-        Self { shared, feature_names: None, summary }
+        Self { shared, feature_names: None, rescaling: Rescaling::default(), summary }
     }
 
     /// The names of the classes −1 and +1, where the data has names for them.
@@ -240,6 +245,7 @@ impl Application for LogisticRegression {
                 shared.layout.tables()[..ADAPTED].iter().map(|table| table.rows),
             ),
             statistics: InputStatistics::of(&shared.examples, worker, shared.batch),
+            least_scales: Vec::new(),
             shared,
         })
     }
@@ -300,11 +306,12 @@ impl Application for LogisticRegression {
     }
 
     fn attachments(&self) -> BTreeMap<String, Attachment> {
-        example_names(self.class_names(), self.feature_names.as_deref()).collect()
+        let names = example_names(self.class_names(), self.feature_names.as_deref());
+        names.chain(self.rescaling.attachments()).collect()
     }
 
     fn describe(&self) -> String {
-        self.summary.clone()
+        format!("{}{}", self.summary, self.rescaling)
     }
 
     fn data_digest(&self) -> Option<u64> {
@@ -346,7 +353,8 @@ impl SparseDescent {
         let inputs = self.input_rows();
         let standards = self.standards(model, &inputs, own.as_deref());
         let share = (1.0 / self.examples_ratio) as f32;
-        let seen_by = SeenBy { workers: self.shared.examples.workers(), batch: self.shared.batch };
+        let largest = self.shared.examples.largest_share();
+        let seen_by = SeenBy { largest, batch: self.shared.batch };
         let shares: Vec<f32> =
             standards.iter().map(|standard| share * seen_by.factor(standard.presence)).collect();
         let Self { shared, visits, adaptive, rows, .. } = self;
@@ -390,7 +398,28 @@ impl SparseDescent {
     fn standards(&self, model: &Model, inputs: &[u32], own: Option<&[f32]>) -> Vec<Standard> {
         let rows = inputs.iter().flat_map(|&row| model.row(INPUTS, row as usize));
         let curvature = self.shared.config.regularization;
-        Standard::of_all(rows.copied().collect(), own, Inputs::Sparse, curvature)
+        let mut all = Standard::of_all(rows.copied().collect(), own, Inputs::Sparse, curvature);
+        for (standard, row) in all.iter_mut().zip(inputs) {
+            if let Ok(at) = self.least_scales.binary_search_by_key(row, |least| least.0) {
+                standard.scale = standard.scale.max(self.least_scales[at].1);
+            }
+        }
+        all
+    }
+
+    /// Looks at the worker's examples, for the least scales of their features.
+    fn find_least_scales(&mut self) {
+        let Self { shared, visits, statistics, least_scales: found, .. } = self;
+        visits.probe(&shared.examples.train, visits.looked_at_max(), |train, sample| {
+            let of_example = |example: &u32| train.example(*example as usize).0.iter().copied();
+            let mut rows: Vec<u32> = sample.iter().flat_map(of_example).collect();
+            rows.sort_unstable();
+            rows.dedup();
+            let own = statistics.of_sparse(train, sample, &rows);
+            let scales = least_scales(own, Inputs::Sparse, shared.config.regularization);
+            *found = rows.into_iter().zip(scales).collect();
+            (0.0, Work::default())
+        });
     }
 }
 
@@ -400,9 +429,10 @@ impl SeenBy {
     ///
     /// Steps of the workers whose batches have it add up to about one. Where most batches have it, that is 1. A feature
     /// that is in no other batch is moved by one worker alone. All workers have the same factor: what one of few
-    /// examples adds counts no more than in the objective.
+    /// examples adds counts no more than in the objective. It is that of the worker with most examples, so that no worker
+    /// takes more than one step.
     fn factor(self, presence: f32) -> f32 {
-        let alone = 1.0 / self.workers.max(1) as f32;
+        let alone = self.largest;
         let others = 1.0 - (1.0 - presence.min(1.0)).powf(self.batch as f32);
         1.0 / (alone + (1.0 - alone) * others)
     }
@@ -429,6 +459,12 @@ impl LogisticRegression {
     #[must_use]
     pub fn with_feature_names(self, feature_names: Option<Vec<String>>) -> Self {
         Self { feature_names, ..self }
+    }
+
+    /// The same, whose examples have been rescaled: what is needed to rescale others goes with the model.
+    #[must_use]
+    pub fn with_rescaling(self, rescaling: Rescaling) -> Self {
+        Self { rescaling, ..self }
     }
 
     /// The probability that each of some examples is of the positive class.
@@ -474,6 +510,13 @@ impl Task for SparseDescent {
 
         let tables = if self.adaptive.is_some() {
             let is_due = self.statistics.is_due(clock);
+            if !is_due {
+                self.least_scales = Vec::new();
+            } else if self.least_scales.is_empty() {
+                self.find_least_scales();
+            }
+            let Batch { examples: train, positions: batch, .. } =
+                self.visits.batch(clock, &shared.examples.train)?;
             let own = is_due.then(|| self.statistics.of_sparse(train, batch, &self.rows));
             gradient.scale(scale as f32 * clip);
             self.adapt(clock, model, gradient, own)?
@@ -660,7 +703,7 @@ mod tests {
     #[test]
     fn steps_of_a_feature_add_up_to_one_over_the_workers_that_have_it() {
         let close = |presence, batch, expected: f32| {
-            let found = SeenBy { workers: 8, batch }.factor(presence);
+            let found = SeenBy { largest: 1.0 / 8.0, batch }.factor(presence);
             assert!((found / expected - 1.0).abs() < 1e-3, "{presence} {batch}: {found}");
         };
         close(1.0, 4, 1.0);
@@ -668,5 +711,14 @@ mod tests {
         close(1e-6, 4, 8.0);
         // Half of the batches have it: of the seven others three and a half.
         close(0.5, 1, 8.0 / 4.5);
+    }
+
+    #[test]
+    fn a_worker_with_most_examples_takes_no_more_than_one_step_of_a_rare_feature() {
+        for share in [0.25, 0.6, 0.9, 1.0] {
+            let factor = |presence| SeenBy { largest: share, batch: 4 }.factor(presence);
+            assert!((share * factor(1e-9) - 1.0).abs() < 1e-3, "{share}: {}", factor(1e-9));
+            assert!((factor(1.0) - 1.0).abs() < 1e-3, "{share}: {}", factor(1.0));
+        }
     }
 }

@@ -13,7 +13,8 @@
 //! others. Only where a norm is so large that steps would go beyond the optimum is the rate lower beside it.
 //!
 //! Only the side with fewer rows begins with random factors; those of the other are 0. So a model without training predicts
-//! the mean, and a row that few ratings move adds no noise to what is predicted.
+//! the mean, and a row that few ratings move adds no noise to what is predicted. Rows without a training rating, which
+//! nothing moves, begin at 0 on both sides.
 //!
 //! All of this, the penalty and the initial factors are those of ratings that are divided by a unit: the power of two that is
 //! nearest to their standard deviation. So the same settings hold for ratings of any range, ratings that are so many
@@ -267,12 +268,18 @@ impl Application for MatrixFactorization {
         let mut model = Model::zeros(shared.layout.clone());
         let normal = Normal::new(0.0, self.initial).expect("a checked scale is finite");
         let rows = |table| shared.layout.table(table).rows;
-        let (table, name) =
-            if rows(USERS) <= rows(ITEMS) { (USERS, "users") } else { (ITEMS, "items") };
+        let (table, name, ratings) = if rows(USERS) <= rows(ITEMS) {
+            (USERS, "users", &shared.user_ratings)
+        } else {
+            (ITEMS, "items", &shared.item_ratings)
+        };
         let mut random = seed.child(name).random();
-        for row in model.table_mut(table).chunks_exact_mut(shared.layout.table(table).width) {
+        let width = shared.layout.table(table).width;
+        for (row, ratings) in model.table_mut(table).chunks_exact_mut(width).zip(ratings) {
             for factor in &mut row[..shared.config.rank] {
-                *factor = normal.sample(&mut random) as f32;
+                // Drawn for every row, so that those of one row do not depend on the ratings of others.
+                let drawn = normal.sample(&mut random) as f32;
+                *factor = if *ratings > 0.0 { drawn } else { 0.0 };
             }
         }
         model
@@ -352,8 +359,9 @@ impl Application for MatrixFactorization {
 
     fn attachments(&self) -> BTreeMap<String, Attachment> {
         let [users, items] = self.names.clone().map(Attachment::from);
-        let mean = Attachment::Floats(vec![self.shared.mean]);
-        [(USER_NAMES, users), (ITEM_NAMES, items), (MEAN, mean)]
+        let [mean, unit] =
+            [self.shared.mean, self.shared.unit].map(|number| Attachment::Floats(vec![number]));
+        [(USER_NAMES, users), (ITEM_NAMES, items), (MEAN, mean), (UNIT, unit)]
             .map(|(name, attachment)| (name.to_owned(), attachment))
             .into()
     }
@@ -380,11 +388,12 @@ impl RatingTotals {
         Self { sum: 0.0, squares: 0.0, by_user: vec![0; users], by_item: vec![0; items] }
     }
 
-    /// The totals of as many ratings that differ from another mean as these differ from their own.
-    pub fn around(self, mean: f64) -> Self {
+    /// The totals of as many ratings with another mean, of this unit. Without one they differ from that mean as these differ
+    /// from their own.
+    pub fn around(self, mean: f64, unit: Option<f64>) -> Self {
         let count = self.count();
-        let squares = count * (self.variance() + mean * mean);
-        Self { sum: mean * count, squares, ..self }
+        let variance = unit.map_or_else(|| self.variance(), |unit| unit * unit);
+        Self { sum: mean * count, squares: count * (variance + mean * mean), ..self }
     }
 
     /// Adds ratings of these users and items.
@@ -680,6 +689,9 @@ pub const ITEM_NAMES: &str = "items.names";
 
 /// The attachment with the mean of all training ratings.
 pub const MEAN: &str = "mean";
+
+/// The attachment with the unit of the training ratings ([`RatingTotals::unit`]), in which penalties are taken.
+pub const UNIT: &str = "unit";
 
 const USERS: TableId = TableId(0);
 const ITEMS: TableId = TableId(1);

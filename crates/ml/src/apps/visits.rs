@@ -99,6 +99,14 @@ impl<E: Examples> Visits<E> {
         let _ = self.failure.set(error);
     }
 
+    /// How many examples a worker may look at beside its batches: all that are in memory, and a few of others.
+    pub(super) fn looked_at_max(&self) -> usize {
+        match &self.source {
+            Source::InMemory(_) => usize::MAX,
+            Source::Stored(_) => STORED_LOOKED_AT_MAX,
+        }
+    }
+
     /// The loss of a copy over at most `most` of the examples, the same ones whenever asked. It is not a number where
     /// examples cannot be read; the next batch fails then.
     pub(super) fn probe(
@@ -148,6 +156,9 @@ impl Passes {
         &self.order[cut(batch)..cut(batch + 1)]
     }
 }
+
+/// Those on disk are more than memory has room for.
+const STORED_LOOKED_AT_MAX: usize = 128;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,9 @@
 //! by the bias, and move as slowly as the slowest direction.
 //!
 //! What centers and scales follow from is summed by all workers in a table of the model, each worker's examples in its
-//! first pass: all workers divide by the same, and no example leaves its data center.
+//! first pass: all workers divide by the same, and no example leaves its data center. Until then a few examples decide. Where
+//! these have small values of a feature that others have large ones of, steps would be so long that none that follows, in
+//! the right scale, takes them back. So in its first pass a worker's scales are not far below those of all its examples.
 
 use crate::divided::{Divided, Examples};
 use gaia_core::types::{Clock, Restorer, Saved, Saver, StateError, TableLayout};
@@ -137,6 +139,20 @@ impl Standard {
     }
 }
 
+/// The least scales of features in a worker's first pass, where `own` has the statistics of all its examples, or nothing: a
+/// row for each feature, and that of all examples last. Features that none of them has get 0.
+pub(crate) fn least_scales(own: Vec<f32>, inputs: Inputs, curvature: f64) -> Vec<f32> {
+    if own.is_empty() {
+        return Vec::new();
+    }
+    let standards = Standard::of_all(own, None, inputs, curvature);
+    let least = |standard: Standard| match standard.presence > 0.0 {
+        true => LEAST_SCALE * standard.scale,
+        false => 0.0,
+    };
+    standards.into_iter().map(least).collect()
+}
+
 /// Turns gradients with respect to the weights of features, a row each, into those with respect to their standard
 /// coordinates. `bias` is the gradient with respect to what is added to each output.
 pub(crate) fn to_standard(standards: &[Standard], bias: &[f32], gradient: &mut [f32]) {
@@ -162,6 +178,9 @@ pub(crate) const STATISTICS: usize = 3;
 
 /// The share of the examples above which a feature is scaled by its standard deviation.
 const COMMON: f64 = 0.5;
+
+/// The scale by a few examples over that by all of a worker, at least. A batch of some examples is seldom so far off.
+const LEAST_SCALE: f32 = 0.25;
 
 /// A variance below this share of the mean square is rounding of single precision.
 const PRECISION: f64 = 1e-5;
@@ -206,6 +225,18 @@ mod tests {
             assert!((0.9..1.2).contains(&(found.scale / scale)), "{row:?}: {}", found.scale);
             assert_eq!(found.center, 0.0, "{row:?}");
         }
+    }
+
+    #[test]
+    fn a_few_small_values_leave_a_scale_not_far_below_that_of_all() {
+        let statistics = InputStatistics::new(1, 4);
+        let mut own = vec![0.0; 3 * STATISTICS];
+        for value in [1e-3, 1e-3, 1e-3, 400.0] {
+            statistics.add(value, &mut own[..STATISTICS]);
+        }
+        own[2 * STATISTICS] = 1.0;
+        let scale = standard(&[1e-3, 1e-3, 1e-3, 400.0], Inputs::Sparse, 0.0).scale;
+        assert_eq!(least_scales(own, Inputs::Sparse, 0.0), [scale / 4.0, 0.0]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::config::{ConfigError, RateDecay, above_zero, count, within};
 
 pub(crate) use adaptive::Adaptive;
 pub(crate) use inputs::{
-    InputStatistics, Inputs, STATISTICS, Standard, from_standard, to_standard,
+    InputStatistics, Inputs, STATISTICS, Standard, from_standard, least_scales, to_standard,
 };
 pub(crate) use output_change::shortening;
 pub(crate) use schedule::Schedule;

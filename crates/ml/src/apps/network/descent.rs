@@ -11,7 +11,8 @@ use crate::kernels::dense::{Matrix, multiply};
 use crate::kernels::vector::{axpy, square_norm};
 use crate::layers::Activations;
 use crate::optimizer::{
-    Adaptive, InputStatistics, Inputs, Standard, from_standard, shortening, to_standard,
+    Adaptive, InputStatistics, Inputs, Standard, from_standard, least_scales, shortening,
+    to_standard,
 };
 use gaia_core::application::{ApplicationError, Task, Work};
 use gaia_core::types::{
@@ -28,6 +29,8 @@ pub(super) struct GradientDescent {
     velocity: Vec<Vec<f32>>,
     adaptive: Option<Adaptive>,
     statistics: InputStatistics,
+    /// Those of all inputs in the first pass, and empty beside it.
+    least_scales: Vec<f32>,
 }
 
 impl Task for GradientDescent {
@@ -49,7 +52,11 @@ impl Task for GradientDescent {
         stack.forward(model, train, batch, &mut self.activations);
         stack.backward(model, train, batch, &mut self.activations, &mut deltas);
 
-        if training.weight_decay > 0.0 {
+        // Until workers have added the initial weights of the first layer, no output depends on what the others were drawn
+        // as. Without a gradient from examples an adaptive step would follow the decay alone, as far as any other.
+        let begins = clock == Clock(0)
+            && shared.inputs.as_ref().is_some_and(|inputs| inputs.lacks_initial_weights(model));
+        if training.weight_decay > 0.0 && !begins {
             for id in stack.weights() {
                 let gradient = &mut deltas.tables[id.index()].values;
                 axpy(training.weight_decay as f32, model.table(id), gradient);
@@ -68,13 +75,16 @@ impl Task for GradientDescent {
         let work = Work { examples: batch.len() as u64, flops: stack.flops() * batch.len() as f64 };
         if self.adaptive.is_some() {
             let is_counted = shared.inputs.is_some() && self.statistics.is_due(clock);
+            if !is_counted {
+                self.least_scales = Vec::new();
+            } else if self.least_scales.is_empty() {
+                let own = self.own_statistics(self.visits.looked_at_max());
+                self.least_scales = least_scales(own, Inputs::Dense, training.weight_decay);
+            }
             let inputs = self.activations.inputs();
-            let own = is_counted.then(|| self.statistics.of_dense(inputs, batch.len()));
+            let own = is_counted.then(|| self.statistics.of_dense(inputs, work.examples as usize));
             self.adapt(clock, model, &mut deltas, own);
-            if let Some(inputs) = &shared.inputs
-                && clock == Clock(0)
-                && inputs.lacks_initial_weights(model)
-            {
+            if let Some(inputs) = shared.inputs.as_ref().filter(|_| begins) {
                 self.initialize(inputs, &mut deltas);
             }
             return Ok((deltas, work));
@@ -144,6 +154,7 @@ impl GradientDescent {
             velocity,
             adaptive: Adaptive::new(&shared.training.steps, sizes),
             statistics: InputStatistics::of(&shared.examples, worker, shared.batch),
+            least_scales: Vec::new(),
             shared,
         }
     }
@@ -151,14 +162,17 @@ impl GradientDescent {
     /// Turns the mean gradient into the deltas of all tables. `own` are the statistics of the batch's inputs, in the first
     /// pass.
     fn adapt(&mut self, clock: Clock, model: &Model, deltas: &mut Deltas, own: Option<Vec<f32>>) {
-        let Self { shared, adaptive, activations, examples_ratio, .. } = self;
+        let Self { shared, adaptive, activations, examples_ratio, least_scales, .. } = self;
         let adaptive = adaptive.as_mut().expect("an optimizer that adapts");
         let share = (1.0 / *examples_ratio) as f32;
         let moved = deltas.tables.len();
 
         let curvature = shared.training.weight_decay;
-        let standards = (shared.inputs.as_ref())
+        let mut standards = (shared.inputs.as_ref())
             .map_or_else(Vec::new, |inputs| inputs.standards(model, own.as_deref(), curvature));
+        for (standard, least) in standards.iter_mut().zip(least_scales.iter()) {
+            standard.scale = standard.scale.max(*least);
+        }
         if let Some(inputs) = &shared.inputs {
             let [weights, bias] = inputs.of_both(&mut deltas.tables);
             to_standard(&standards, bias, weights);
@@ -188,20 +202,31 @@ impl GradientDescent {
 
     /// Adds the worker's share of the initial weights that follow from examples.
     fn initialize(&self, inputs: &StandardizedInputs, deltas: &mut Deltas) {
-        let Self { shared, visits, statistics, .. } = self;
-        let mut own = Vec::new();
-        visits.probe(&shared.examples.train, INITIAL_EXAMPLES, |train, sample| {
-            own = statistics.of_dense(&shared.stack.inputs(train, sample), sample.len());
-            (0.0, Work::default())
-        });
+        let own = self.own_statistics(INITIAL_EXAMPLES);
         if own.is_empty() {
             return;
         }
 
-        let standards = Standard::of_all(own, None, Inputs::Dense, shared.training.weight_decay);
+        let decay = self.shared.training.weight_decay;
+        let standards = Standard::of_all(own, None, Inputs::Dense, decay);
         let share = (1.0 / self.examples_ratio) as f32;
         let [weights, bias] = inputs.of_both(&mut deltas.tables);
         inputs.add_initial(&standards, share, weights, bias);
+    }
+
+    /// The statistics of the inputs of at most `most` of the worker's examples; nothing where they cannot be read.
+    fn own_statistics(&self, most: usize) -> Vec<f32> {
+        let Self { shared, visits, statistics, .. } = self;
+        let mut own = Vec::new();
+        visits.probe(&shared.examples.train, most, |train, sample| {
+            for some in sample.chunks(INITIAL_EXAMPLES) {
+                let added = statistics.of_dense(&shared.stack.inputs(train, some), some.len());
+                own.resize(added.len(), 0.0);
+                axpy(1.0, &added, &mut own);
+            }
+            (0.0, Work::default())
+        });
+        own
     }
 }
 

@@ -34,6 +34,7 @@ use crate::examples::{DenseExamples, Shape};
 use crate::layers::{Score, Stack};
 use crate::optimizer::{Schedule, Steps};
 use crate::pieces::Piece;
+use crate::rescaling::Rescaling;
 use crate::trivial::class_frequencies;
 use gaia_core::application::{
     Aggregation, Application, ApplicationError, Attachment, Breakdown, Direction, EvaluationSums,
@@ -89,6 +90,7 @@ pub struct Network {
     /// The training examples of each worker that the objective is taken over.
     evaluated: Sampled,
     feature_names: Option<Vec<String>>,
+    rescaling: Rescaling,
     summary: String,
 }
 
@@ -151,7 +153,8 @@ impl Network {
             examples,
         });
 
-        Self { shared, evaluated, feature_names: None, summary }
+        let rescaling = Rescaling::default();
+        Self { shared, evaluated, feature_names: None, rescaling, summary }
     }
 
     /// The names of the classes, in the order of the outputs, where the data has names for them.
@@ -256,11 +259,11 @@ impl Application for Network {
         let numbers =
             [integers(INPUT_SHAPE, &[channels, height, width]), integers(CLASSES, &[classes])];
         let names = example_names(self.class_names(), self.feature_names.as_deref());
-        numbers.into_iter().chain(names).collect()
+        numbers.into_iter().chain(names).chain(self.rescaling.attachments()).collect()
     }
 
     fn describe(&self) -> String {
-        self.summary.clone()
+        format!("{}{}", self.summary, self.rescaling)
     }
 
     fn data_digest(&self) -> Option<u64> {
@@ -273,6 +276,12 @@ impl Network {
     #[must_use]
     pub fn with_feature_names(self, feature_names: Option<Vec<String>>) -> Self {
         Self { feature_names, ..self }
+    }
+
+    /// The same, whose examples have been rescaled: what is needed to rescale others goes with the model.
+    #[must_use]
+    pub fn with_rescaling(self, rescaling: Rescaling) -> Self {
+        Self { rescaling, ..self }
     }
 
     /// The probability of each class for each of some examples: examples × classes.

@@ -94,7 +94,6 @@ fn the_readme_leads_to_every_page_of_the_book() {
     assert!(missing.is_empty(), "the README does not link to {}", missing.join(", "));
 }
 
-/// Each row of the page is a remote model with settings, and every model has a row.
 /// Time is virtual, so the same picture and table come out on every machine.
 #[test]
 fn the_picture_and_the_table_of_the_readme_are_what_its_command_makes() {
@@ -130,6 +129,7 @@ fn the_picture_and_the_table_of_the_readme_are_what_its_command_makes() {
     }
 }
 
+/// Each row of the page is a remote model with settings, and every model has a row.
 #[test]
 fn the_taxonomy_places_remote_models_where_the_code_does() {
     let page = document("docs/src/taxonomy.md");

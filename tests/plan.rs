@@ -169,6 +169,22 @@ fn a_plan_of_counts_has_no_outer_momentum() {
     assert!(found.rows.iter().all(|row| row.verdict != Verdict::Diverged), "{:?}", found.rows);
 }
 
+#[test]
+fn a_slow_data_center_makes_a_quorum_a_candidate_that_does_not_wait_for_it() {
+    let slow = run_file(&["compute.slowdown={ tokyo = 4.0 }"]);
+    let found = planned(&slow, 40, None, 2);
+    let row = |name: &str| found.rows.iter().find(|row| row.candidate == name).unwrap();
+    let (quorum, all) = (row("rounds, quorum"), row("rounds"));
+    assert_eq!(quorum.settings, ["model = \"local-steps\"", "quorum = 0.66"]);
+    // A candidate that is behind may be simulated for more clocks.
+    let [clock_s, waited_s] =
+        [quorum, all].map(|row| row.simulated_s / row.simulated_clocks as f64);
+    assert!(2.0 * clock_s < waited_s, "{clock_s} s with a quorum, {waited_s} s without");
+
+    let even = planned(&run_file(&[]), 10, None, 2);
+    assert!(even.rows.iter().all(|row| row.candidate != "rounds, quorum"));
+}
+
 /// BSP on a LAN with so many workers and servers, on machines of their own or together, and what the closed form says of a
 /// clock.
 fn check_lan(workers: usize, servers: usize, colocated: bool, rate: f64) {

@@ -150,6 +150,13 @@ fn a_run_without_a_wan_has_a_page() {
     let (summary, progress) = sample::run(LAN_BSP);
     let page = check_run("report-lan", &summary, &progress);
     assert!(page.contains("there is no WAN"));
+    let said = between(&page, "class=\"lead\"", "</p>");
+    assert!(said.contains("bsp among its workers.") && !said.contains("between"), "{said}");
+    // There is no other copy that anything could be said of.
+    let facts = between(&page, "class=\"facts\"", "</dl>");
+    for fact in ["Largest clock lag", "Changes shared", "Copies after drain"] {
+        assert!(!facts.contains(fact), "{facts}");
+    }
 }
 
 #[test]
@@ -162,6 +169,8 @@ fn a_run_that_diverged_before_its_first_evaluation_has_a_page() {
     summary.blocked_s = BlockedSeconds::default();
     let page = check_run("report-diverged", &summary, &[]);
     assert!(page.contains("not finite") && page.contains("No read was held back"));
+    assert!(page.contains("<p>There was no evaluation.</p>"));
+    assert!(!page.contains("aria-label=\"Data centers\""), "a table without a row");
 }
 
 #[test]
@@ -368,8 +377,24 @@ fn only_causes_that_held_back_a_read_are_explained() {
     let causes = between(&page, "class=\"causes\"", "</ul>");
     assert!(causes.contains("<b>barrier</b>") && causes.contains("<b>local</b>"), "{causes}");
     assert!(!causes.contains("bandwidth") && !causes.contains("partition"), "{causes}");
+    summary.blocked_s.bandwidth = 1.0;
+    let page = check_run("report-bandwidth", &summary, &progress);
+    let causes = between(&page, "class=\"causes\"", "</ul>");
+    assert!(causes.contains("updates of other data centers"), "rounds wait, too: {causes}");
     summary.blocked_s = BlockedSeconds::default();
     assert!(!check_run("report-no-causes", &summary, &progress).contains("class=\"causes\""));
+}
+
+#[test]
+fn a_dead_link_has_what_waited_for_it_in_the_table_of_links() {
+    const HEAD: &str = ">partial partition</th>";
+    let (mut summary, progress) = sample::run(WAN_ASP);
+    assert!(!check_run("report-no-partition", &summary, &progress).contains(HEAD));
+    summary.links[50].blocked_s.partial_partition = 77.0;
+    let page = check_run("report-partition", &summary, &progress);
+    // The busiest links are a table, and the others one that unfolds.
+    assert_eq!(page.matches(HEAD).count(), 2);
+    assert_eq!(page.matches("<td class=\"n\">77.0 s</td>").count(), 1);
 }
 
 #[test]
@@ -398,9 +423,13 @@ fn pictures_can_be_saved_with_their_figures() {
     let picture = link("objective-over-time.svg");
     assert!(picture.contains("charset=utf-8,%3Csvg%20xmlns="), "{picture}");
     let figures = link("held-out-rmse-over-time.csv");
-    let head = "charset=utf-8,curve,simulated%20time,rmse%0A%22asp,%20worst%20copy%22,0,1.78%0A";
+    let head =
+        "charset=utf-8,curve,simulated%20time%20(s),rmse%0A%22asp,%20worst%20copy%22,0,1.78%0A";
     assert!(figures.contains(head), "{figures}");
-    assert!(link("who-waited-and-for-whom.csv").contains("virginia,barrier,"));
+    let figures = link("objective-over-wan-bytes.csv");
+    assert!(figures.contains("curve,sent%20over%20the%20WAN%20(bytes),objective%0A"), "{figures}");
+    let waited = link("who-waited-and-for-whom.csv");
+    assert!(waited.contains("virginia,barrier,") && waited.contains("workers%20held%20back"));
     assert!(link("who-waited-and-for-whom.svg").contains("%3Csvg%20xmlns="));
 }
 

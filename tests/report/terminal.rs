@@ -47,7 +47,8 @@ fn a_run_over_three_regions_ends_in_a_block() {
       WAN traffic     13.9 MB
       WAN cost        $0.00031
       LAN traffic     1.43 GB
-      blocked         3.79 s: mirror clock 2.27 s, local 1.10 s, barrier 420 ms
+      blocked         3.79 s (worker-seconds): mirror clock 2.27 s, local 1.10 s,
+                      barrier 420 ms
       shared          4.1 % of parameter changes
       copies          equal after the drain, never more than 6 clocks apart
       bandwidth scale WAN bandwidths × 0.05
@@ -111,7 +112,8 @@ fn a_run_over_eleven_regions_shows_its_busiest_links() {
       WAN traffic     13.9 MB
       WAN cost        $0.00036
       LAN traffic     1.43 GB
-      blocked         41.0 s: mirror clock 22.7 s, local 14.1 s, barrier 4.20 s
+      blocked         41.0 s (worker-seconds): mirror clock 22.7 s, local 14.1 s,
+                      barrier 4.20 s
       shared          4.1 % of parameter changes
       copies          equal after the drain, never more than 6 clocks apart
       bandwidth scale WAN bandwidths × 0.05
@@ -278,6 +280,19 @@ fn bsp_on_the_lan_that_set_the_target_is_compared_without_one_of_its_own() {
     let comparison = Comparison::new([(lan, progress)].into_iter().chain(others).collect());
     assert_eq!(comparison.target_objective, Some(target));
     assert!(comparison.runs.iter().all(|run| run.row.times_lan.is_some()));
+}
+
+#[test]
+fn the_longest_words_about_a_target_are_broken_between_lines() {
+    let (mut lan, progress) = sample::run(LAN_BSP);
+    let target = target_of(held_at_the_end(&progress).unwrap());
+    (lan.target_objective, lan.stopped_by) = (None, "objective".into());
+    let (mut asp, of_asp) = sample::run(WAN_ASP);
+    asp.target_objective = Some(target);
+    let comparison = Comparison::new(vec![(lan, progress), (asp, of_asp)]);
+    let block = check(comparison_block(&comparison, None, Paint::Plain));
+    let said = "Target objective 0.7123: what BSP on the LAN held at the objective of the run file";
+    assert!(block.replace('\n', " ").starts_with(said), "{block}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::SECONDS_MAX;
 use super::exchange::{Changes, Exchange};
+use super::facts::clock_factors;
 use gaia_config::{ConfigError, Decision, Plan, RunFile};
 use gaia_core::sync::{LocalStepsConfig, Outer, Overlap, RemoteSync};
 use gaia_core::types::ModelLayout;
@@ -24,13 +25,14 @@ pub(crate) struct Candidate {
 struct Entry(&'static str, &'static [&'static str]);
 
 /// Every candidate. Those that come to the same settings in a run are simulated once.
-const CANDIDATES: [Entry; 14] = [
+const CANDIDATES: [Entry; 15] = [
     Entry("bsp", &["model = \"bsp\""]),
     Entry("ssp 1", &["model = \"ssp\"", "staleness = 1"]),
     Entry("tap", &["model = \"tap\""]),
     Entry("asp", &["model = \"asp\""]),
     Entry("asp, guard", &["model = \"asp\"", "guard = {}"]),
     Entry("rounds", &["model = \"local-steps\""]),
+    Entry("rounds, quorum", &["model = \"local-steps\"", ALL_BUT_THE_SLOWEST]),
     Entry("rounds 2", &["model = \"local-steps\"", "steps = 2"]),
     Entry("rounds, 10 %", &["model = \"local-steps\"", "density = 0.1", "total_density = 0.1"]),
     Entry("rounds, 3 %", &["model = \"local-steps\"", "density = 0.03", "total_density = 0.1"]),
@@ -49,6 +51,9 @@ const CANDIDATES: [Entry; 14] = [
 
 /// Stands for the least overlap that hides a round, which is a number once the run is known.
 const LEAST_OVERLAP: &str = "overlap = LEAST";
+
+/// Stands for the share of the data centers that a round waits for, which is a number once their number is known.
+const ALL_BUT_THE_SLOWEST: &str = "quorum = SHARE";
 
 /// The candidates for a run, the run file's own first. `layout` is that of the model, `clock` the time of a clock without
 /// communication between data centers.
@@ -70,6 +75,9 @@ pub(crate) fn candidates(
     let format = LocalStepsConfig::default().values_for(layout);
     let dense = Changes { parameters: layout.parameters(), part: 1.0, total: 1.0, format };
     let round = Duration::from_secs_f64(Exchange::of(&topology).round_s(&dense).min(SECONDS_MAX));
+    let factors = clock_factors(&own);
+    let is_uneven = factors.iter().any(|factor| *factor != factors[0]);
+    let leaves_out_the_slow = is_uneven && topology.data_centers.len() >= QUORUM_OF_AT_LEAST;
     let mut known = Vec::new();
     if own.decision != Decision::Open {
         known.push(Candidate {
@@ -86,11 +94,17 @@ pub(crate) fn candidates(
             let steps = steps_of(lines);
             *overlap = format!("overlap = {}", least_overlap(round, clock, steps));
         }
+        let quorum = settings.iter_mut().find(|line| *line == ALL_BUT_THE_SLOWEST);
+        let has_quorum = quorum.is_some();
+        if let Some(quorum) = quorum {
+            *quorum = format!("quorum = {}", quorum_share(topology.data_centers.len()));
+        }
         // One data center has no rounds, no mirrors and no guard. The guard measures nothing of a script's copies, and
-        // where changes add up there is no outer momentum.
+        // where changes add up there is no outer momentum. Where all data centers are as fast none is left out.
         let is_alone = topology.links.is_empty() && (lines[0] == is_local_steps || *name != *"bsp");
         let has_no_effect = (is_script && lines.contains(&"guard = {}"))
-            || (adds_up && lines.contains(&"outer_momentum = 0.9"));
+            || (adds_up && lines.contains(&"outer_momentum = 0.9"))
+            || (has_quorum && !leaves_out_the_slow);
         if is_alone || has_no_effect {
             continue;
         }
@@ -137,6 +151,14 @@ fn steps_of(lines: &[&str]) -> u64 {
         .expect("a line of the table that has an overlap has steps")
 }
 
+/// The share of so many data centers that a round waits for: all but a quarter of them, and all but one of three.
+fn quorum_share(data_centers: usize) -> f64 {
+    if data_centers == QUORUM_OF_AT_LEAST { 0.66 } else { 0.75 }
+}
+
+/// Of two data centers a quorum is both, or the round of one alone.
+const QUORUM_OF_AT_LEAST: usize = 3;
+
 /// The fewest clocks that hide a round: none where a round takes no more than [`UNNOTICED`] of the time between rounds.
 pub(crate) fn least_overlap(round: Duration, clock: Duration, steps: u64) -> u64 {
     let (round, clock) = (round.as_secs_f64(), clock.as_secs_f64());
@@ -153,6 +175,55 @@ const UNNOTICED: f64 = 0.03;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gaia_config::Override;
+    use gaia_core::types::TableLayout;
+
+    /// The settings of the candidates with a quorum, for a run over this topology with these factors on its clocks.
+    fn quorums(topology: &str, slowdown: &str) -> Vec<String> {
+        let text = format!(
+            "name = \"run\"\ndriver = \"simulated\"\nstop.clocks = 1\n[app]\nkind = \"perceptron\"\n\
+             [topology]\nfile = \"{topology}\"\n[sync.remote]\nmodel = \"bsp\""
+        );
+        let slowdown = Override::parse(&format!("compute.slowdown={slowdown}")).unwrap();
+        let file = RunFile::from_text("run.toml", &text, &[slowdown]).unwrap();
+        let layout =
+            ModelLayout::new(vec![TableLayout { name: "weights".into(), rows: 4, width: 1 }]);
+        let all = candidates(&file, &layout, Duration::from_millis(100)).unwrap();
+        let of_quorums = all.into_iter().filter(|one| one.name == "rounds, quorum");
+        of_quorums
+            .map(|one| {
+                let RemoteSync::LocalSteps(config) = one.plan.unwrap().remote else {
+                    panic!("{} has rounds", one.name)
+                };
+                assert!(config.has_quorum());
+                one.settings.join("\n")
+            })
+            .collect()
+    }
+
+    #[test]
+    fn rounds_may_leave_out_the_slow_where_a_data_center_of_three_or_more_is_slower() {
+        let none: [String; 0] = [];
+        let slow = "{ virginia = 4.0 }";
+        let with = |share: &str| [format!("model = \"local-steps\"\nquorum = {share}")];
+        assert_eq!(quorums("three-regions", slow), with("0.66"));
+        assert_eq!(quorums("gaia-2016-ec2-all", slow), with("0.75"));
+        assert_eq!(quorums("gaia-2016-vc", slow), none, "of two data centers");
+        assert_eq!(quorums("three-regions", "{}"), none, "where all are as fast");
+        let all = "{ virginia = 4.0, ireland = 4.0, tokyo = 4.0 }";
+        assert_eq!(quorums("three-regions", all), none, "where all are as slow");
+        assert_eq!(quorums("lan", "{}"), none, "in one data center");
+    }
+
+    #[test]
+    fn a_quorum_never_waits_for_the_slowest_of_all() {
+        for data_centers in QUORUM_OF_AT_LEAST..64 {
+            let quorum = quorum_share(data_centers);
+            let config = LocalStepsConfig { quorum, ..LocalStepsConfig::default() };
+            let needed = config.quorum_of(data_centers);
+            assert!(needed < data_centers && 2 * needed > data_centers, "{data_centers}");
+        }
+    }
 
     #[test]
     fn a_round_is_overlapped_by_as_few_clocks_as_hide_it() {

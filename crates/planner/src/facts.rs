@@ -90,7 +90,7 @@ impl Facts {
 
 /// The time of a clock in each data center, relative to one whose workers have factor 1: that of the last worker for which the
 /// clock waits.
-fn clock_factors(plan: &Plan) -> Vec<f64> {
+pub(crate) fn clock_factors(plan: &Plan) -> Vec<f64> {
     let of_dc = |dc: DcId| {
         let workers = plan.topology.dc(dc).workers;
         let of_worker = |index| plan.compute.slowdown.of(WorkerId { dc, index });

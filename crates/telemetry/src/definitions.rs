@@ -3,7 +3,8 @@
 //! Names follow Prometheus: base units, `_total` for counters. The labels `node` and `peer` are the names of folders of
 //! certificates, such as `tokyo/server-0`.
 //!
-//! To add a metric, add an entry to the table of its subject: the field, its type, and how it is defined.
+//! To add a metric, add an entry to the table of its subject: the field, its type, and how it is defined. Its row on
+//! `docs/src/metrics.md` has the same words.
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -57,6 +58,11 @@ macro_rules! metrics {
         impl $subject {
             fn register(to: &Definer<'_>) -> Self {
                 Self { $($field: to.$define $definition,)* }
+            }
+
+            #[cfg(test)]
+            fn all(&self) -> Vec<&dyn Collector> {
+                vec![$(&self.$field,)*]
             }
         }
     };
@@ -327,3 +333,64 @@ const ITERATION_S: &[f64] =
 
 /// Bounds of the buckets in seconds: from a disk with a protected cache to an overloaded one.
 const SYNC_S: &[f64] = &[0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use prometheus::proto::MetricType;
+
+    use super::*;
+    use gaia_core::sync::WaitReason;
+    use gaia_core::types::Lane;
+
+    /// The page on which users look metrics up.
+    const PAGE: &str = include_str!("../../../docs/src/metrics.md");
+
+    /// The row of a metric on the page.
+    fn row(metric: &dyn Collector) -> String {
+        let (described, collected) = (metric.desc(), metric.collect());
+        let kind = match collected[0].get_field_type() {
+            MetricType::COUNTER => "counter",
+            MetricType::GAUGE => "gauge",
+            MetricType::HISTOGRAM => "histogram",
+            other => panic!("{other:?} has no word on the page"),
+        };
+        let labels: Vec<String> =
+            described[0].variable_labels.iter().map(|label| format!("`{label}`")).collect();
+        let labels = if labels.is_empty() { "–".to_owned() } else { labels.join(", ") };
+        format!("| `{}` | {kind} | {labels} | {} |", described[0].fq_name, described[0].help)
+    }
+
+    #[test]
+    fn the_page_of_metrics_has_every_metric_and_no_other() {
+        let Definitions { process, node, server, mirror, worker, coordinator } =
+            &Definitions::new(&Registry::new(), 0.0);
+        let all = [
+            process.all(),
+            node.all(),
+            server.all(),
+            mirror.all(),
+            worker.all(),
+            coordinator.all(),
+        ];
+        let expected: BTreeSet<String> = all.concat().into_iter().map(row).collect();
+        let shown = PAGE
+            .lines()
+            .filter(|line| ["| `gaia_", "| `process_"].iter().any(|start| line.starts_with(start)));
+        let shown: BTreeSet<String> = shown.map(str::to_owned).collect();
+
+        let missing: Vec<&String> = expected.difference(&shown).collect();
+        assert!(missing.is_empty(), "docs/src/metrics.md has no row {missing:#?}");
+        let unknown: Vec<&String> = shown.difference(&expected).collect();
+        assert!(unknown.is_empty(), "docs/src/metrics.md has a row of no metric: {unknown:#?}");
+    }
+
+    #[test]
+    fn the_page_of_metrics_has_every_value_of_a_label() {
+        let of_lanes = Lane::ALL.map(Lane::name);
+        for value in of_lanes.into_iter().chain(WaitReason::NAMES) {
+            assert!(PAGE.contains(&format!("`{value}`")), "{value} is not in docs/src/metrics.md");
+        }
+    }
+}

@@ -160,7 +160,8 @@ impl Bars {
 
             let mut y = top + 20.0;
             for group in &self.groups {
-                text(svg, "gc-ink", (0.0, y + 20.0), "start", &group.label);
+                let label = fitted(&group.label, (width / CHARACTER) as usize);
+                text(svg, "gc-ink", (0.0, y + 20.0), "start", &label);
                 y += GROUP;
 
                 let from = y;

@@ -40,7 +40,7 @@ pub(crate) struct LaneBar {
 impl Lanes {
     /// Every part of every bar.
     pub(crate) fn csv(&self) -> String {
-        let mut csv = Csv::new(&["lane", "part", "from (s)", "to (s)", "amount"]);
+        let mut csv = Csv::new(&["lane", "part", "from (s)", "to (s)", "workers held back"]);
         for lane in &self.lanes {
             for bar in &lane.bars {
                 for (part, amount) in &bar.parts {

@@ -11,7 +11,7 @@ use super::scale::{Quantity, Scale};
 use super::size::Size;
 use super::svg::{Medium, Svg, pixels};
 use super::{places, values};
-use crate::text::numbers;
+use crate::text::{fitted, numbers};
 
 /// A chart before it is drawn.
 pub(crate) struct Plot {
@@ -78,7 +78,12 @@ impl Plot {
 
     /// Every point of every curve, in the units of the records: seconds, bytes and values.
     pub(crate) fn csv(&self) -> String {
-        let mut csv = Csv::new(&["curve", &self.x_label, &self.y_label]);
+        let unit = match self.x {
+            Quantity::Seconds => " (s)",
+            Quantity::Bytes => " (bytes)",
+            Quantity::Value => "",
+        };
+        let mut csv = Csv::new(&["curve", &format!("{}{unit}", self.x_label), &self.y_label]);
         for curve in &self.curves {
             for (x, y) in &curve.points {
                 csv.line(&[&curve.label], &[*x, *y]);
@@ -136,7 +141,7 @@ impl Plot {
         svg.text(
             "text",
             &[("class", &"gc-quiet"), ("x", &0), ("y", &pixels(frame.top - 14.0))],
-            &self.y_label,
+            &fitted(&self.y_label, (right / CHARACTER) as usize),
         );
 
         for tick in frame.y.ticks(Y_TICKS) {
@@ -335,7 +340,11 @@ impl Plot {
 
         let values: Vec<Vec<f64>> = self.curves.iter().map(drawable).collect();
         let target = self.target.filter(|target| target.abs() < FAR);
-        let (low, high) = shown(&values, target, self.trend)?;
+        let (low, high) = match shown(&values, target, self.trend)? {
+            (low, high) if low < high => (low, high),
+            // What does not change lies in the middle, not on the x axis.
+            (only, _) => around(only),
+        };
         let steep = self.trend == Trend::Falling && high / low > STEEP;
 
         if low > 0.0 && self.y_spacing.is_logarithmic(steep) {
@@ -367,6 +376,12 @@ impl Frame {
         let y = self.y.place(y)?;
         Some((x * self.width, (1.0 - y.clamp(-20.0, 20.0)) * self.height))
     }
+}
+
+/// The range around a value that is alone.
+fn around(value: f64) -> (f64, f64) {
+    let reach = if value == 0.0 { 0.5 } else { 0.5 * value.abs() };
+    (value - reach, value + reach)
 }
 
 /// A line through the points, broken where a value is missing.
@@ -513,6 +528,18 @@ mod tests {
         let middle = scale.place(0.525).unwrap() - scale.place(0.1).unwrap();
         let whole = scale.place(0.95).unwrap() - scale.place(0.1).unwrap();
         assert!((middle / whole - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_does_not_change_lies_in_the_middle() {
+        for value in [0.0, 0.5, -3.0, 1e9] {
+            let mut plot = plot(Trend::Falling, &[value; 3]);
+            for spacing in [Spacing::Fitting, Spacing::Logarithmic] {
+                plot.y_spacing = spacing;
+                let place = plot.y_scale().unwrap().place(value).unwrap();
+                assert!((0.3..0.8).contains(&place), "{value} at {place}");
+            }
+        }
     }
 
     #[test]

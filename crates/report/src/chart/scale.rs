@@ -97,13 +97,33 @@ impl Scale {
         };
         let (low, high) = (self.low / factor, self.high / factor);
         let step = nice_step((high - low) / wanted.max(1) as f64);
-        let decimals = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
+        // A step such as 1e-6 may be a little less than that.
+        let magnitude = |value: f64| (value * (1.0 + ROUNDING)).log10().floor();
+        let decimals = (-magnitude(step)).clamp(0.0, 12.0) as usize;
         let first = (low / step - ROUNDING).ceil();
-        (0..=4 * wanted)
-            .map(|at| (first + at as f64) * step)
-            .take_while(|value| *value <= high + step * ROUNDING)
+        let values = (0..=4 * wanted).map(|at| (first + at as f64) * step);
+        let values = values.take_while(|value| *value <= high + step * ROUNDING);
+        let mut ticks: Vec<Tick> = values
             .map(|value| Tick { value: value * factor, label: plain_zero(value, decimals) })
-            .collect()
+            .collect();
+        if longest(&ticks) > LABEL_MAX {
+            // As many digits as tell one step from the next.
+            let largest = low.abs().max(high.abs());
+            let digits = (magnitude(largest) - magnitude(step)).clamp(0.0, 15.0) as usize;
+            let short = |tick: &Tick| Tick {
+                label: if tick.label == "0" {
+                    "0".into()
+                } else {
+                    scientific(tick.value / factor, digits)
+                },
+                ..*tick
+            };
+            let shorter: Vec<Tick> = ticks.iter().map(short).collect();
+            if longest(&shorter) < longest(&ticks) {
+                ticks = shorter;
+            }
+        }
+        ticks
     }
 
     /// Decades where there are enough of them, else 1, 2 and 5 times each; equal steps where fewer than three remain.
@@ -162,11 +182,22 @@ fn time_unit(high: f64) -> (f64, &'static str) {
     }
 }
 
+fn scientific(value: f64, digits: usize) -> String {
+    format!("{value:.digits$e}")
+}
+
+/// The characters of the longest label.
+fn longest(ticks: &[Tick]) -> usize {
+    ticks.iter().map(|tick| tick.label.chars().count()).max().unwrap_or(0)
+}
+
 fn plain_zero(value: f64, decimals: usize) -> String {
     if value.abs() < 1e-12 { "0".into() } else { format!("{value:.decimals$}") }
 }
 
 const ROUNDING: f64 = 1e-9;
+/// Longer labels of a vertical axis would begin outside the picture, where their first digits are cut off.
+const LABEL_MAX: usize = 7;
 /// A step a little shorter than wanted is better than one of twice the length.
 const ENOUGH: f64 = 0.9;
 
@@ -197,6 +228,15 @@ mod tests {
             ["0.001", "0.1", "10", "1000", "100000"]
         );
         assert_eq!(labels(Scale::logarithmic(Quantity::Value, 0.68, 1.31), 4), ["0.8", "1", "1.2"]);
+    }
+
+    #[test]
+    fn large_and_small_values_have_short_ticks() {
+        let ticks = |low, high| labels(Scale::linear(Quantity::Value, low, high), 4);
+        assert_eq!(ticks(0.0, 3e7), ["0", "1e7", "2e7", "3e7"]);
+        assert_eq!(ticks(2.4e7, 3e7), ["2.4e7", "2.6e7", "2.8e7", "3.0e7"]);
+        assert_eq!(ticks(-3e-6, 0.0), ["-3e-6", "-2e-6", "-1e-6", "0"]);
+        assert_eq!(ticks(0.0, 300_000.0), ["0", "100000", "200000", "300000"]);
     }
 
     proptest! {

@@ -4,15 +4,25 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A name as one component of a path, valid on any system and at most 64 characters long.
+/// A name as one component of a path, valid on any system and at most [`BYTES_MAX`] long.
 pub(super) fn file_name(name: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
-    let text: String = name.chars().take(64).map(plain).collect();
+    let mut text = String::new();
+    for c in name.chars().map(plain) {
+        if text.len() + c.len_utf8() > BYTES_MAX {
+            break;
+        }
+        text.push(c);
+    }
     match text.trim_matches(['.', '-']) {
         "" => "run".into(),
         text => text.to_owned(),
     }
 }
+
+/// Longer than the name of a WAN with that of a remote model, and with room for a time of day and a number in the 255
+/// bytes that systems allow.
+const BYTES_MAX: usize = 200;
 
 /// A time as `20261030T142530Z`, to the second.
 pub(super) fn utc(time: SystemTime) -> String {
@@ -62,5 +72,15 @@ mod tests {
         ] {
             assert_eq!(file_name(name), expect);
         }
+    }
+
+    /// The directories of a comparison once ended in the longest names of WANs, so that all its runs had one.
+    #[test]
+    fn the_longest_wan_has_a_directory_for_each_model() {
+        let wan = "w".repeat(64);
+        let of = |remote: &str| file_name(&format!("{wan}-{remote}"));
+        assert!(of("local-steps").ends_with("-local-steps"));
+        assert_ne!(of("bsp"), of("asp"));
+        assert!(file_name(&"東".repeat(300)).len() <= BYTES_MAX);
     }
 }

@@ -143,17 +143,19 @@ impl Figure {
 
 /// What ran, in a sentence.
 fn sentence(summary: &Summary) -> String {
-    let place = match summary.data_centers.len() {
-        1 => "in one data center".into(),
-        all => format!("over {all} data centers"),
+    let (remote, local) = (&summary.remote_sync, &summary.local_sync);
+    let (place, sync) = match summary.data_centers.len() {
+        1 => ("in one data center".into(), format!("{local} among its workers")),
+        all => (
+            format!("over {all} data centers"),
+            format!("{remote} between data centers, {local} inside them"),
+        ),
     };
     format!(
-        "{}. Trained {place} by {} and {}: {} between data centers, {} inside them.",
+        "{}. Trained {place} by {} and {}: {sync}.",
         phrases::trained_on(summary),
         numbers::counted(summary.workers, "worker"),
         numbers::counted(summary.servers, "parameter server"),
-        summary.remote_sync,
-        summary.local_sync,
     )
 }
 
@@ -210,12 +212,19 @@ fn facts(summary: &Summary) -> Vec<Figure> {
         ),
         Figure::new("Trained for", numbers::seconds(summary.time_s), ""),
         Figure::new("Clocks", numbers::count(summary.clocks), ""),
-        Figure::new("Largest clock lag", numbers::count(summary.clock_lag_max), ""),
-        Figure::new("Changes shared", numbers::percent(summary.significant_fraction), ""),
-        Figure::new("Copies after drain", copies, ""),
+    ];
+    // One data center alone has no other copy.
+    if !summary.links.is_empty() {
+        facts.extend([
+            Figure::new("Largest clock lag", numbers::count(summary.clock_lag_max), ""),
+            Figure::new("Changes shared", numbers::percent(summary.significant_fraction), ""),
+            Figure::new("Copies after drain", copies, ""),
+        ]);
+    }
+    facts.extend([
         Figure::new("LAN traffic", numbers::bytes(summary.lan_bytes), ""),
         Figure::new("Real time taken", numbers::seconds(summary.wall_s), ""),
-    ];
+    ]);
 
     if let Some(homes) = phrases::at_home(summary) {
         facts.push(Figure::new("Objective at home", homes, ""));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use console::Alignment;
 
-use super::lines::{closing, line, short_seconds};
+use super::lines::{closing, line, short_seconds, target_lines};
 use super::paint::Paint;
 use crate::comparison::Comparison;
 use crate::text::phrases::{bandwidth_scale, time_to_target_among};
@@ -22,7 +22,7 @@ pub fn comparison_block(comparison: &Comparison, page: Option<&Path>, paint: Pai
         None => String::new(),
     };
 
-    line(&mut block, &format!("{} {target}{}", paint.bold("Target"), comparison.definition()));
+    target_lines(&mut block, &format!("{target}{}", comparison.definition()), paint);
     for text in comparison.slowdown.iter().flat_map(|fitted| wrapped(&fitted.said(), WIDTH)) {
         line(&mut block, &text);
     }

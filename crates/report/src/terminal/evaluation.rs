@@ -25,8 +25,8 @@ pub struct TrainedEvaluation {
 pub fn evaluation_block(evaluation: &TrainedEvaluation, paint: Paint) -> String {
     let TrainedEvaluation { model, run, data, objective, metric_name, metric } = evaluation;
     let mut block = String::new();
-    let title = format!("{}: clock {} of {}", plain(model), run.1, run.0);
-    line(&mut block, &paint.bold(&title));
+    let title = format!("{model}: clock {} of {}", run.1, run.0);
+    line(&mut block, &paint.bold(&plain(&title)));
     line(&mut block, "");
     let both = |[now, trained]: [f64; 2]| {
         format!("{}, {} when trained", numbers::objective(now), numbers::objective(trained))
@@ -62,5 +62,19 @@ mod tests {
         );
         assert!(block.contains("  rmse            0.875"), "{block}");
         assert!(block.lines().all(|line| line.chars().count() <= 80), "{block}");
+    }
+
+    #[test]
+    fn the_name_of_a_run_in_a_model_sends_no_commands_to_the_terminal() {
+        let evaluation = TrainedEvaluation {
+            model: "m.safetensors".into(),
+            run: ("first\u{1b}[2J".into(), 60),
+            data: "\u{7}data".into(),
+            objective: [0.25, 0.5],
+            metric_name: "rmse".into(),
+            metric: [0.875, 1.0],
+        };
+        let block = evaluation_block(&evaluation, Paint::Plain);
+        assert!(block.chars().all(|c| c == '\n' || !c.is_control()), "{block:?}");
     }
 }

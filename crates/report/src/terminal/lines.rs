@@ -11,6 +11,17 @@ pub(crate) fn line(block: &mut String, text: &str) {
     block.push('\n');
 }
 
+/// Appends what several runs trained for, after the word `Target`.
+pub(super) fn target_lines(block: &mut String, target: &str, paint: Paint) {
+    for (at, text) in wrapped(&format!("Target {target}"), WIDTH).iter().enumerate() {
+        let text = match text.strip_prefix("Target").filter(|_| at == 0) {
+            Some(rest) => format!("{}{rest}", paint.bold("Target")),
+            None => text.clone(),
+        };
+        line(block, &text);
+    }
+}
+
 /// Appends what a block of several runs ends with: its sentences, and where its page is.
 pub(super) fn closing(block: &mut String, sentences: &[String], page: Option<&Path>, paint: Paint) {
     for text in sentences.iter().flat_map(|sentence| wrapped(sentence, WIDTH)) {

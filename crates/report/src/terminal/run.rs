@@ -172,7 +172,10 @@ fn blocked(blocked: BlockedSeconds) -> String {
     match causes.len() {
         0 => "no read was held back".into(),
         1 => format!("{} (worker-seconds)", causes[0]),
-        _ => format!("{}: {}", numbers::seconds(blocked.total()), causes.join(", ")),
+        _ => {
+            let total = numbers::seconds(blocked.total());
+            format!("{total} (worker-seconds): {}", causes.join(", "))
+        }
     }
 }
 
@@ -208,7 +211,7 @@ fn link_table(links: &[LinkRecord], paint: Paint) -> String {
 
     for link in links.iter().take(LINKS_SHOWN) {
         table.row(vec![
-            format!("{} → {}", link.from, link.to),
+            link_name(&link.from, &link.to),
             numbers::bytes(link.bytes),
             numbers::count(link.updates),
             numbers::percent(link.held_back_fraction),
@@ -234,5 +237,50 @@ fn link_table(links: &[LinkRecord], paint: Paint) -> String {
     block
 }
 
+/// Where a link leads. Names that have no room together give way in the middle, so that both show how they end.
+fn link_name(from: &str, to: &str) -> String {
+    let length = |name: &str| name.chars().count();
+    let has_room = length(from) + length(to) <= LINK_NAMES;
+    let shown = |name: &str| {
+        if has_room || length(name) <= 2 * NAME_END {
+            return name.to_owned();
+        }
+        let characters: Vec<char> = name.chars().collect();
+        let (first, last) =
+            (&characters[..NAME_END - 1], &characters[characters.len() - NAME_END..]);
+        first.iter().chain(['…'].iter()).chain(last).collect()
+    };
+    format!("{} → {}", shown(from), shown(to))
+}
+
+/// Characters of both names of a link for which there is room beside figures of usual lengths.
+const LINK_NAMES: usize = 32;
+/// Characters at the end of a name that is cut.
+const NAME_END: usize = 7;
 const LINKS_SHOWN: usize = 10;
 const HIGHLIGHTS_SHOWN: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_of_a_link_are_cut_in_the_middle_and_its_direction_shows() {
+        assert_eq!(
+            link_name("ap-northeast-1", "ap-southeast-2"),
+            "ap-northeast-1 → ap-southeast-2"
+        );
+        let long = "company-production-eu-central-1";
+        let other = "company-production-eu-west-2";
+        assert_eq!(link_name(long, other), "compan…ntral-1 → compan…-west-2");
+        assert_eq!(link_name("tokyo", long), "tokyo → compan…ntral-1");
+    }
+
+    #[test]
+    fn reads_that_were_held_back_have_a_unit_whatever_the_number_of_causes() {
+        let one = BlockedSeconds { local: 2.0, ..BlockedSeconds::default() };
+        assert_eq!(blocked(one), "local 2.00 s (worker-seconds)");
+        let two = BlockedSeconds { barrier: 1.0, ..one };
+        assert_eq!(blocked(two), "3.00 s (worker-seconds): local 2.00 s, barrier 1.00 s");
+    }
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 use console::Alignment;
 
 use super::comparison::wan_heading;
-use super::lines::{closing, line, short_seconds};
+use super::lines::{closing, line, short_seconds, target_lines};
 use super::paint::Paint;
 use crate::seeds::{SeedCell, SeededComparison, Spread, SpreadRow, seed_verdicts};
 use crate::text::phrases::{range, seeds as seeds_said, trained_on};
@@ -34,14 +34,7 @@ pub fn seeds_block(seeds: &SeededComparison, page: Option<&Path>, paint: Paint) 
         let target = seeds.targets().map_or_else(String::new, |target| {
             format!("objective {}: ", range(&target, numbers::NONE, numbers::target))
         });
-        let target = format!("{target}{}", seeds.definition());
-        for (at, text) in wrapped(&format!("Target {target}"), WIDTH).iter().enumerate() {
-            let text = match text.strip_prefix("Target").filter(|_| at == 0) {
-                Some(rest) => format!("{}{rest}", paint.bold("Target")),
-                None => text.clone(),
-            };
-            line(&mut block, &text);
-        }
+        target_lines(&mut block, &format!("{target}{}", seeds.definition()), paint);
         for text in seeds.slowdown().iter().flat_map(|fitted| wrapped(&fitted.said(), WIDTH)) {
             line(&mut block, &text);
         }

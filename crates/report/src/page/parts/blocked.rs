@@ -97,7 +97,7 @@ fn causes(blocked: BlockedSeconds) -> [(Cause, f64); CAUSES] {
                 "bandwidth",
                 "bandwidth",
                 "c-bandwidth",
-                "updates that BSP or SSP must see first",
+                "updates of other data centers that the read must see had not arrived",
             ),
             blocked.bandwidth,
         ),

@@ -13,6 +13,8 @@ pub(in crate::page) struct LinkTable {
     rest: Vec<LinkRow>,
     /// The number of those that are not on the page.
     left_out: usize,
+    /// Whether a partial partition has held back reads, which has a column then.
+    partitioned: bool,
 }
 
 #[derive(Serialize)]
@@ -29,6 +31,7 @@ struct LinkRow {
     barrier: String,
     mirror_clock: String,
     waited: String,
+    partition: String,
     cost: String,
 }
 
@@ -38,10 +41,11 @@ impl LinkTable {
         let mut links: Vec<&LinkRecord> = links.iter().collect();
         links.sort_by_key(|link| std::cmp::Reverse(link.bytes));
         let left_out = links.len().saturating_sub(LINKS_LISTED_MAX);
+        let partitioned = links.iter().any(|link| link.blocked_s.partial_partition > 0.0);
         let mut top: Vec<LinkRow> =
             links.into_iter().take(LINKS_LISTED_MAX).map(|link| LinkRow::new(link, live)).collect();
         let rest = if top.len() > TOP + 2 { top.split_off(TOP) } else { Vec::new() };
-        Self { top, rest, left_out }
+        Self { top, rest, left_out, partitioned }
     }
 }
 
@@ -61,6 +65,7 @@ impl LinkRow {
             barrier: numbers::seconds(link.blocked_s.barrier),
             mirror_clock: numbers::seconds(link.blocked_s.mirror_clock),
             waited: numbers::seconds(link.blocked_s.bandwidth),
+            partition: numbers::seconds(link.blocked_s.partial_partition),
             cost: at_the_end(numbers::dollars(link.cost_usd)),
         }
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -26,8 +28,16 @@ class Arrays(Parameters):
         except ImportError:
             raise GaiaError("arrays need NumPy, expected it to be installed: pip install numpy", 2) from None
         self._numpy = numpy
-        given = [(path, one, numpy.asarray(one)) for path, one in _leaves(tree, "")]
-        for path, _, values in given:
+        found = list(_leaves(tree, ""))
+        for path, one in found:
+            _check_leaf(path, one)
+        given = [(path, one, numpy.asarray(one)) for path, one in found]
+        for path, one, values in given:
+            if values.dtype.kind in "OUS":
+                raise GaiaError(
+                    f"{path} is of type {type(one).__name__}, expected an array of floating-point numbers, or dicts, lists and tuples of such",
+                    2,
+                )
             if values.dtype.kind != "f" and str(values.dtype) != "bfloat16":
                 raise GaiaError(f"{path} holds {values.dtype}, expected floating-point numbers", 2)
         paths = [path for path, *_ in given]
@@ -184,6 +194,21 @@ def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from _leaves(part, f"{path}.{name}" if path else name)
 
 
+def _check_leaf(path: str, leaf: Any) -> None:
+    """Checks that a leaf comes back in its type.
+
+    Raises:
+        GaiaError: It is a tensor of torch, in whose place the script would get an array.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(leaf, torch.Tensor):
+        raise GaiaError(
+            f"{path} is a tensor of torch, expected a torch.nn.Module and its optimizer: gaia.join(module, optimizer, ...), where a "
+            "torch.nn.ParameterDict may have the tensors; or arrays of NumPy or JAX",
+            2,
+        )
+
+
 def _paths_of(names: Sequence[str], paths: Sequence[str]) -> set[str]:
     """The paths of the arrays that are named, one by one or by a part of the tree.
 
@@ -207,7 +232,10 @@ def _rebuilt(tree: Any, leaves: Iterator[Any]) -> Any:
         return next(leaves)
     parts = [_rebuilt(part, leaves) for _, part in children]
     if isinstance(tree, dict):
-        return dict(zip(tree, parts, strict=True))
+        # The type tells JAX one tree from another, and may keep more than its entries.
+        made = copy.copy(tree)
+        made.update(zip(tree, parts, strict=True))
+        return made
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*parts)
     return type(tree)(parts)

@@ -10,7 +10,7 @@ import torch
 from torch import distributed
 
 from gaia._errors import GaiaError, RunStopped
-from gaia._exit import exit_at_once
+from gaia._exit import exit_at_once, unhandled
 from gaia._failures import Listening, tell_failures
 from gaia._place import Worker
 from gaia._rows import Rows
@@ -75,7 +75,7 @@ class DdpRun(Run):
 
     def _end_with_script(self) -> None:
         # One that has failed takes part in no further collective.
-        if hasattr(sys, "last_value"):
+        if unhandled() is not None:
             return
         try:
             self.end()

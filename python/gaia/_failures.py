@@ -18,6 +18,7 @@ from typing import Any
 from torch import distributed
 
 from gaia._errors import RunStopped
+from gaia._exit import unhandled
 from gaia._place import Worker, rank
 from gaia._scripts import described
 
@@ -50,7 +51,7 @@ class Listening:
     def _stop_after_failure(self) -> None:
         """Where this script has failed, stops before Python ends threads: one in a call of torch would abort the process.
         Otherwise the run ends with the script, and until then another process may fail."""
-        if hasattr(sys, "last_value"):
+        if unhandled() is not None:
             self.stop()
 
     def _listen(self, store: Any) -> None:
@@ -75,9 +76,10 @@ def tell_failures(is_over: Callable[[], bool]) -> None:
     own, store, show = rank(), _store(), sys.excepthook
     if store is None:
         return
+    failures: list[BaseException] = []
 
-    def failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        show(kind, error, trace)
+    def tell(error: BaseException) -> None:
+        failures.append(error)
         if is_over() or isinstance(error, (KeyboardInterrupt, RunStopped)):
             return
         # Where the first process has ended, nobody hears.
@@ -87,7 +89,16 @@ def tell_failures(is_over: Callable[[], bool]) -> None:
             while not store.check([HEARD]) and time.monotonic() < until:
                 time.sleep(LOOK_EVERY_S)
 
+    def failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        show(kind, error, trace)
+        tell(error)
+
+    def ended() -> None:
+        if not failures and (error := unhandled()) is not None:
+            tell(error)
+
     sys.excepthook = failed
+    atexit.register(ended)
 
 
 def _store() -> Any:

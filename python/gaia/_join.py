@@ -121,7 +121,11 @@ def join(
         )
     evaluated_rows(evaluate_rows, ())
     if optimizer is not None:
-        raise GaiaError("an optimizer without a torch.nn.Module, expected join(arrays, evaluate=...) and run.step(...)", 2)
+        raise GaiaError(
+            f"an optimizer without a torch.nn.Module, but with a value of type {type(model).__name__}, expected join(module, optimizer, "
+            "evaluate=...), where a torch.nn.ModuleList may have several modules, or join(arrays, evaluate=...) and run.step(...)",
+            2,
+        )
     if sharded:
         raise GaiaError("sharded=True with arrays, expected a torch.nn.Module that fully_shard shares among processes", 2)
     if not 0 <= momentum < 1:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gaia import _gaia
 from gaia._errors import GaiaError
-from gaia._exit import exit_at_once
+from gaia._exit import exit_at_once, unhandled
 from gaia._log import flush, follow
 from gaia._place import NamedPlace, Worker, enter_process, rank
 from gaia._program import INTERRUPTED, PROGRAM
@@ -98,21 +98,26 @@ class Node:
         # Later the process group may be gone, by which it is known.
         own = rank()
 
-        def failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        def note(error: BaseException) -> None:
             failures.append(error)
             if not isinstance(error, KeyboardInterrupt):
                 worker.exchange.fail(described(own, error))
+
+        def failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            note(error)
             show(kind, error, trace)
 
         def ended() -> None:
             code: Any = 0
+            if not failures and (error := unhandled()) is not None:
+                note(error)
             if not failures:
                 try:
                     leave(worker)
-                except SystemExit as error:
-                    code = error.code
-                except BaseException as error:  # noqa: BLE001
-                    failed(type(error), error, error.__traceback__)
+                except SystemExit as stop:
+                    code = stop.code
+                except BaseException as last:  # noqa: BLE001
+                    failed(type(last), last, last.__traceback__)
                     code = 1
             if not (failures and isinstance(failures[0], KeyboardInterrupt)):
                 self._thread.join(timeout=30)

@@ -61,6 +61,8 @@ class Worker:
     is_group: bool = False
     #: Why the node beside the script has ended, if it knows.
     reason: Callable[[], str | None] = lambda: None
+    #: Whether the script has ended, in order or not, where its process goes on.
+    has_left: bool = False
 
 
 _of_thread = threading.local()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -170,6 +171,11 @@ class Run:
     def _is_alone(self) -> bool:
         """Whether this script is part of no run."""
         return self._worker is None
+
+    @property
+    def _is_active(self) -> bool:
+        """Whether the script still takes part in the run."""
+        return not (self._over or (self._worker is not None and self._worker.has_left))
 
     @property
     def over(self) -> bool:
@@ -481,8 +487,12 @@ def wait(worker: Worker, only: str | None = None, stop: bool = False) -> Asked:
 
 
 def _judged(found: float | Sequence[float]) -> tuple[float, float | None, float]:
-    """The loss, the metric and the weight of an evaluation. The metric is ``None`` where it is the loss."""
-    values = [float(one) for one in found] if isinstance(found, (tuple, list)) else [float(found)]  # type: ignore[arg-type]
+    """The loss, the metric and the weight of an evaluation. The metric is ``None`` where it is the loss.
+
+    Raises:
+        GaiaError: These are not one to three numbers.
+    """
+    values = [_number(one) for one in (found if isinstance(found, (tuple, list)) else [found])]
     if not 1 <= len(values) <= 3:
         raise GaiaError(f"evaluate(model) has returned {len(values)} values, expected loss, (loss, metric) or (loss, metric, examples)", 2)
     loss = values[0]
@@ -491,6 +501,24 @@ def _judged(found: float | Sequence[float]) -> tuple[float, float | None, float]
     if not (math.isfinite(weight) and weight >= 0):
         raise GaiaError(f"evaluate(model) has returned {weight} examples, expected a number from 0", 2)
     return loss, metric, weight
+
+
+def _number(found: Any) -> float:
+    """A number that an evaluation has returned, which may be a tensor of one number, on any device.
+
+    Raises:
+        GaiaError: It is no number.
+    """
+    shape = tuple(getattr(found, "shape", ()))
+    # What an evaluation computes outside of `no_grad` is a number all the same.
+    value = found.detach() if hasattr(found, "detach") else found
+    if math.prod(shape) == 1 and not isinstance(found, (str, bytes)):
+        with contextlib.suppress(TypeError, AttributeError):
+            return float(value.reshape(()) if shape else value)
+    what = "None" if found is None else f"a value of type {type(found).__name__}" + (f" and shape {shape}" if shape else "")
+    raise GaiaError(
+        f"evaluate(model) has returned {what} in place of a number, expected loss, (loss, metric) or (loss, metric, examples)", 2
+    )
 
 
 def _examples_of(batch: Any) -> int:

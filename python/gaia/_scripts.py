@@ -6,11 +6,13 @@ import contextlib
 import importlib
 import os
 import sys
+import sysconfig
 import threading
 import time
 import traceback
 import types
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from gaia._errors import RunStopped
@@ -38,12 +40,12 @@ class Scripts:
         main, module = self._main, None
         if main is None:
             if not command:
-                raise ValueError(
-                    "the run file names no script, expected --script or app.script, or app.model where no worker runs"
-                )
+                exchange.fail("the run file names no script, expected --script or app.script, or app.model where no worker runs")
+                return
             path = command[0]
             if not os.path.isfile(path):
-                raise FileNotFoundError(f"app.script is {path}, expected a Python script")
+                exchange.fail(f"app.script is {path}, expected a Python script")
+                return
             _import_generators(path)
             module = script_module(path)
             main = lambda: run_script(module, command)  # noqa: E731
@@ -81,6 +83,7 @@ class Scripts:
         except BaseException as error:  # noqa: BLE001
             self._fail(exchange, error)
         finally:
+            worker.has_left = True
             turn.give()
 
     def _fail(self, exchange: Exchange, error: BaseException) -> None:
@@ -89,12 +92,31 @@ class Scripts:
 
 
 def described(rank: int, error: BaseException) -> str:
-    """The exception that has ended the script of a rank, in one line, with the line of the user's code that has raised it."""
-    own = os.path.dirname(__file__)
+    """The exception that has ended the script of a rank, in one line, with the line of the user's code that has led to it."""
+    own = os.path.dirname(__file__) + os.sep
     frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(own)]
-    where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
-    text = f": {error}" if str(error) else ""
-    return f"rank {rank}: {type(error).__name__}{text}{where}"
+    of_user = [one for one in frames if not _is_of_library(one.filename)] or frames
+    where = f" ({os.path.basename(of_user[-1].filename)}:{of_user[-1].lineno})" if of_user else ""
+
+    text = _text_of(error)
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    # A run takes no halves of a character, which names of files may have.
+    return f"rank {rank}: {said}{where}".encode(errors="backslashreplace").decode()
+
+
+def _text_of(error: BaseException) -> str:
+    """What an exception says, in one line."""
+    try:
+        return " ".join(str(error).split())
+    except Exception:  # noqa: BLE001
+        return "<its text cannot be made>"
+
+
+def _is_of_library(path: str) -> bool:
+    """Whether a file is one of Python's own or of an installed package."""
+    if path.startswith("<frozen ") or not {"site-packages", "dist-packages"}.isdisjoint(PurePath(path).parts):
+        return True
+    return path.startswith(sysconfig.get_path("stdlib") + os.sep)
 
 
 def _import_generators(path: str) -> None:

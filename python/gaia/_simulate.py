@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from gaia import _gaia
 from gaia._errors import GaiaError
 from gaia._log import flush, follow
+from gaia._place import worker
 from gaia._program import PROGRAM
 from gaia._scripts import Scripts
 from gaia._shown import NotebookLine, in_notebook
@@ -86,22 +88,27 @@ def simulate(
             error: what ``gaia train`` shows in a terminal, or a plain line a second.
 
     Raises:
-        GaiaError: The run file is wrong, or the run has failed. The first exception of ``main`` is raised as it is.
+        GaiaError: An argument or the run file is wrong, this is the script of a run, or the run has failed. The first exception
+            of ``main`` is raised as it is.
         KeyboardInterrupt: The run was interrupted, and has ended in order: its directory has the model so far. A second
             interrupt does not wait for it.
     """
+    if not callable(main):
+        raise GaiaError(f"main is {main!r}, expected a function: gaia.simulate(main), and not gaia.simulate(main())", 2)
+    if driver not in DRIVERS:
+        raise GaiaError(f"driver is {driver!r}, expected one that runs a function in this process: {' or '.join(DRIVERS)}", 2)
+    # The scripts of the inner run would wait for the turn that the one of the outer run has.
+    if (outer := worker()) is not None and outer.turn is not None:
+        raise GaiaError("gaia.simulate(...) was called in a script of a run, expected it outside of all runs", 2)
     settings = {"app.kind": "external", **flag_values(set or {})}
-    directory = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="gaia-")) / "run"
-    if run is None:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        run = directory.parent / f"{directory.name}.toml"
-        run.write_text(DEFAULT_RUN.lstrip())
-    arguments = ["gaia", "train", str(run), "--driver", driver, "--out", str(directory)]
+    # A script may change the working directory.
+    directory = Path(out).absolute() if out is not None else Path(tempfile.mkdtemp(prefix="gaia-")) / "run"
+    flags = ["--driver", driver, "--out", str(directory)]
     for key, value in settings.items():
-        arguments += ["--set", f"{key}={value}"]
+        flags += ["--set", f"{key}={value}"]
     line = NotebookLine(directory) if not quiet and in_notebook() else None
     if quiet or line is not None:
-        arguments.append("--quiet")
+        flags.append("--quiet")
     scripts = Scripts(main)
     try:
         follow()
@@ -110,7 +117,9 @@ def simulate(
 
     summary = None
     try:
-        code, text, interruption = _Running(arguments, scripts).wait(line)
+        with _run_file(run) as file:
+            arguments = ["gaia", "train", str(file), *flags]
+            code, text, interruption = _Running(arguments, scripts).wait(line)
         for failure in scripts.failures[:1]:
             raise failure
         if interruption is not None:
@@ -122,6 +131,18 @@ def simulate(
         if line is not None:
             line.end(summary)
     return Result(summary, directory)
+
+
+@contextlib.contextmanager
+def _run_file(named: str | PathLike[str] | None) -> Iterator[str | PathLike[str]]:
+    """The run file that is named, or that of the default run for as long as a run takes."""
+    if named is not None:
+        yield named
+        return
+    with tempfile.TemporaryDirectory(prefix="gaia-") as folder:
+        path = Path(folder) / "script.toml"
+        path.write_text(DEFAULT_RUN.lstrip())
+        yield path
 
 
 class _Running:
@@ -164,6 +185,9 @@ class _Running:
         flush()
         return *self._result, interruption
 
+
+#: The drivers that run functions.
+DRIVERS = ("simulated", "emulated")
 
 #: How often the waiting thread looks what is new.
 LOOK_EVERY_S = 0.1

@@ -15,7 +15,7 @@ from gaia._place import Worker, named
 from gaia._run import Evaluate, Parameters, Run
 from gaia._sparse import SparseTable, evaluated_rows
 from gaia._staging import Staging, host_buffer, parts_of, rounded_buffer
-from gaia._trained import Trained, watch_others
+from gaia._trained import Trained, check_own, note_own, watch_others
 from gaia.torch import Embedding, check_row_state
 
 
@@ -33,7 +33,8 @@ def join_module(
 ) -> Run:
     """Joins a run with a module and its optimizer."""
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise GaiaError("join(model, ...) without an optimizer, expected join(model, optimizer, evaluate=...)", 2)
+        found = "" if optimizer is None else f", but with a value of type {type(optimizer).__name__}"
+        raise GaiaError(f"join(model, ...) without an optimizer{found}, expected join(model, optimizer, evaluate=...)", 2)
     subject, model = model, original(model)
     _, processes = inside()
     tables = _tables(model)
@@ -45,6 +46,12 @@ def join_module(
             2,
         )
     check_row_state(optimizer)
+    trained = None
+    weights: list[torch.Tensor] = [table.weight for _, table in tables]
+    if worker is not None or named() is not None:
+        weights += [one for _, one in _parameters(model)]
+        trained = Trained(model, weights, optimizer)
+        check_own(model, weights)
     if _is_sharded(model) and worker is not None:
         from gaia._fsdp import FsdpRun, Sharded
 
@@ -58,10 +65,8 @@ def join_module(
         # What `save` writes is collected then: alone, nothing of the model is touched.
         parameters = Unjoined(model) if worker is None else Module(model, _sparse(tables, evaluated), subject)
         run = Run(parameters, worker, evaluate, steps_per_clock, sharded)
-    trained = None
-    if worker is not None or named() is not None:
-        weights = [one for _, one in _parameters(model)] + [table.weight for _, table in tables]
-        trained = Trained(model, weights, optimizer)
+    if trained is not None:
+        note_own(model, weights, run)
     run._begin(metric, higher_is_better, _momentum(optimizer, steps_per_clock), average)
 
     def stepped(*_: Any) -> None:
@@ -198,6 +203,14 @@ def _parameters(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
         (name, one) for name, one in model.named_parameters() if one.requires_grad and id(one) not in in_hand
     ]
     for name, one in found:
+        if torch.nn.parameter.is_lazy(one):
+            raise GaiaError(f"{name} is of a lazy module and has no shape yet, expected a forward pass before gaia.join(...)", 2)
+        if one.device.type == "meta":
+            raise GaiaError(
+                f"{name} is on the device meta and has no values, expected model.to_empty(device=...) and initial values before "
+                "gaia.join(...)",
+                2,
+            )
         if not one.is_floating_point():
             raise GaiaError(f"{name} holds {one.dtype}, expected floating-point numbers", 2)
     return found

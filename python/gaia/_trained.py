@@ -22,11 +22,20 @@ class Trained:
         model: The module that has joined.
         weights: Those of its parameters that the run trains.
         optimizer: The optimizer that has joined.
+
+    Raises:
+        GaiaError: The optimizer has none of these parameters.
     """
 
     def __init__(self, model: torch.nn.Module, weights: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
         self._model, self._optimizer = model, optimizer
         self._ids = {id(one) for one in weights}
+        if self._ids and not any(id(one) in self._ids for one in _optimized(optimizer)):
+            raise GaiaError(
+                "the optimizer has no parameter of the module that needs a gradient, expected an optimizer of this module, such as one "
+                "that is made after it: torch.optim.SGD(model.parameters(), ...)",
+                2,
+            )
 
     def check(self) -> None:
         """Checks after a step that the optimizer has trained no other parameters. One without a gradient has not been trained.
@@ -52,6 +61,38 @@ def _optimized(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [one for group in optimizer.param_groups for one in group["params"]]
 
 
+#: The parts of modules that have joined runs, where they have parameters that are trained.
+_modules: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[Run]] = weakref.WeakKeyDictionary()
+
+
+def check_own(model: torch.nn.Module, weights: Sequence[torch.Tensor]) -> None:
+    """Checks that no other worker of this process trains a part of a module, of which these parameters are trained. What is not
+    trained may be shared, such as an activation or a frozen backbone.
+
+    Raises:
+        GaiaError: One does.
+    """
+    for name, part in _parts(model, weights):
+        run = reference() if (reference := _modules.get(part)) is not None else None
+        if run is not None and run._is_active:
+            raise GaiaError(
+                f"{f'{name} of the module' if name else 'the module'} is that of another worker of this process, expected each worker to "
+                "build its own: in the function that gaia.simulate calls, or in the script, and not in a file that it imports",
+                2,
+            )
+
+
+def note_own(model: torch.nn.Module, weights: Sequence[torch.Tensor], run: Run) -> None:
+    """Notes that a worker of this process trains these parameters of a module."""
+    _modules.update((part, weakref.ref(run)) for _, part in _parts(model, weights))
+
+
+def _parts(model: torch.nn.Module, weights: Sequence[torch.Tensor]) -> list[tuple[str, torch.nn.Module]]:
+    """The parts of a module that have one of these parameters themselves."""
+    own = {id(one) for one in weights}
+    return [(name, part) for name, part in model.named_modules() if any(id(one) in own for one in part._parameters.values())]
+
+
 #: The optimizers that have joined runs.
 _joined: weakref.WeakKeyDictionary[torch.optim.Optimizer, weakref.ref[Run]] = weakref.WeakKeyDictionary()
 
@@ -69,7 +110,7 @@ def _check_other(other: torch.optim.Optimizer) -> None:
     own = {id(one) for one in _optimized(other)}
     for optimizer, reference in list(_joined.items()):
         run = reference()
-        if run is not None and not run._over and any(id(one) in own for one in _optimized(optimizer)):
+        if run is not None and run._is_active and any(id(one) in own for one in _optimized(optimizer)):
             raise GaiaError(
                 "another optimizer has made a step with parameters of the one of gaia.join(...), whose steps are the clocks of "
                 "the run, expected that one: change its learning rate and its state, and not the optimizer. Of two of which one "

@@ -244,8 +244,15 @@ impl Program {
         let dense = tensors.iter().filter(|tensor| tensor.sparse.is_none());
         for (at, tensor) in dense.enumerate() {
             let end = offset + tensor.len();
-            if self.model.values[offset..end] != values[offset..end] {
+            let (own, elsewhere) = (&values[offset..end], &self.model.values[offset..end]);
+            if own != elsewhere {
                 let (at, name) = (at + 1, &tensor.name);
+                if own.iter().any(|value| value.is_nan()) {
+                    return Err(format!(
+                        "rank {worker}: tensor {at}, {name}, begins with values that are NaN, expected numbers: initialise it \
+                         before gaia.join(...)"
+                    ));
+                }
                 return Err(format!(
                     "rank {worker}: the initial values of tensor {at}, {name}, differ from those elsewhere, expected the same: \
                      set the seed of the weights before the model is built"

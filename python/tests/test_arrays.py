@@ -235,6 +235,17 @@ def test_workers_build_the_same_model(three):
         gaia.simulate(other_shape, three)
 
 
+def test_initial_values_that_are_no_numbers_are_named(three):
+    """No NaN is equal to another, so workers seemed to differ."""
+
+    def main():
+        tree = {"bias": numpy.zeros(2, numpy.float32), "w": numpy.full(3, numpy.nan, numpy.float32)}
+        gaia.join(tree, evaluate=lambda params: 0.0).step()
+
+    with pytest.raises(gaia.GaiaError, match=r"rank \d: tensor 2, w, begins with values that are NaN, expected numbers"):
+        gaia.simulate(main, three)
+
+
 def test_arguments_that_are_wrong_are_named(three):
     zeros = numpy.zeros(3, numpy.float32)
     with pytest.raises(gaia.GaiaError, match="steps_per_clock is 0, expected at least 1"):
@@ -631,6 +642,12 @@ def test_two_arrays_of_one_path_are_refused():
     zeros = numpy.zeros(3, numpy.float32)
     with pytest.raises(gaia.GaiaError, match="2 arrays are called a.b, expected a path of its own for each") as raised:
         gaia.join({"a.b": zeros, "a": {"b": zeros}}, evaluate=len)
+    assert raised.value.exit_code == 2
+
+
+def test_a_leaf_that_is_no_array_is_named_by_its_type():
+    with pytest.raises(gaia.GaiaError, match="a.0 is of type NoneType, expected an array of floating-point numbers, or dicts") as raised:
+        gaia.join({"a": [None]}, evaluate=len)
     assert raised.value.exit_code == 2
 
 

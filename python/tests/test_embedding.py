@@ -143,7 +143,7 @@ def test_an_optimizer_that_has_not_joined_is_checked(three):
             torch.optim.Adam(model.users.parameters()).step()
 
     with pytest.raises(gaia.GaiaError, match="Adam keeps exp_avg for each row of users.weight"):
-        simulated(three, body, optimizer=lambda _: torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1))
+        simulated(three, body, optimizer=lambda parameters: torch.optim.SGD([next(parameters)], lr=0.1))
 
 
 def test_in_a_run_a_state_dict_is_without_rows_in_hand(three):

@@ -135,6 +135,96 @@ def test_an_optimizer_of_other_parameters_may_step_as_well(three):
     assert gaia.simulate(trained(lambda *_: None, two), three, set={"stop.clocks": 5})["copies_equal"]
 
 
+def test_an_optimizer_of_another_module_is_refused(three):
+    """It would make clocks in which nothing changes."""
+
+    def before(model):
+        return [torch.optim.SGD(net().parameters(), lr=0.1)]
+
+    with pytest.raises(gaia.GaiaError, match="the optimizer has no parameter of the module.* expected an optimizer of this module"):
+        gaia.simulate(trained(lambda *_: None, before), three)
+
+
+@pytest.mark.parametrize("make", [lambda shared: shared, lambda shared: nn.Sequential(shared, nn.Linear(1, 1))], ids=["all", "a part"])
+def test_a_module_that_several_workers_share_is_refused(three, make):
+    """As one that a notebook builds outside of the function: each worker would train on values of the others."""
+    shared = net()
+
+    def main():
+        model = make(shared)
+        joined(model, torch.optim.SGD(model.parameters(), lr=0.1)).end()
+
+    with pytest.raises(gaia.GaiaError, match=r"0(\.0)? of the module is that of another worker of this process, expected each worker to"):
+        gaia.simulate(main, three)
+
+
+def test_workers_may_share_what_none_of_them_trains(three):
+    """As an activation that is the default of an argument, and a backbone that is frozen."""
+    activation, frozen = nn.Tanh(), nn.Linear(6, 6).requires_grad_(False)
+
+    def main():
+        torch.manual_seed(0)
+        model = nn.Sequential(frozen, activation, nn.Linear(6, 1))
+        optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1)
+        for at in (run := joined(model, optimizer))(range(1000)):
+            optimizer.zero_grad()
+            loss(model, *batch(at)).backward()
+            optimizer.step()
+        assert run.over
+
+    assert gaia.simulate(main, three, set={"stop.clocks": 3})["copies_equal"]
+
+
+def test_a_module_joins_again_after_a_run_that_has_failed(one):
+    """The exception of the run that has failed keeps its run, as that of a cell of a notebook does."""
+    model = net()
+
+    def main(fails):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        run = joined(model, optimizer)
+        for at in run(range(3)):
+            if fails:
+                raise LookupError("no data")
+            loss(model, *batch(at)).backward()
+            optimizer.step()
+
+    with pytest.raises(LookupError) as failed:
+        gaia.simulate(lambda: main(True), one)
+    assert gaia.simulate(lambda: main(False), one)["stopped_by"] == "ended"
+    assert failed.value.__traceback__ is not None
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: nn.LazyLinear(1), "weight is of a lazy module and has no shape yet, expected a forward pass before gaia.join"),
+        (lambda: nn.Linear(6, 1, device="meta"), "weight is on the device meta and has no values, expected model.to_empty"),
+        (lambda: [nn.Linear(6, 1)], "a value of type list, expected .* torch.nn.ModuleList may have several modules"),
+    ],
+)
+def test_a_model_that_cannot_join_is_named(three, make, said):
+    def main():
+        model = make()
+        parameters = model[0].parameters() if isinstance(model, list) else model.parameters()
+        gaia.join(model, torch.optim.SGD(parameters, lr=0.1), evaluate=lambda model: 1.0)
+
+    with pytest.raises(gaia.GaiaError, match=said) as raised:
+        gaia.simulate(main, three)
+    assert raised.value.exit_code == 2
+
+
+def test_a_scheduler_is_no_optimizer():
+    optimizer = torch.optim.SGD(net().parameters(), lr=0.1)
+    with pytest.raises(gaia.GaiaError, match="but with a value of type StepLR, expected join"):
+        gaia.join(net(), torch.optim.lr_scheduler.StepLR(optimizer, 1), evaluate=lambda model: 1.0)
+
+
+def test_tensors_without_a_module_are_refused():
+    """They would be copied, and come back as arrays: the script would train its own, and not those of the run."""
+    with pytest.raises(gaia.GaiaError, match="0.weight is a tensor of torch, expected a torch.nn.Module and its optimizer"):
+        gaia.join(net().state_dict(), evaluate=lambda model: 1.0)
+
+
 def test_a_tensor_is_written_without_the_others(three, tmp_path):
     sizes = {}
 

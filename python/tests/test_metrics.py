@@ -53,6 +53,36 @@ def test_names_that_are_taken_are_refused(three):
         gaia.join({"w": numpy.ones(3, numpy.float32)}, evaluate=lambda params: 0.0, metric="clock")
 
 
+@pytest.mark.parametrize(
+    ("found", "what"),
+    [
+        (None, "None"),
+        ({"loss": 1.0}, "a value of type dict"),
+        ("0.5", "a value of type str"),
+        ((2.5, None), "None"),
+        (numpy.ones(3), r"a value of type ndarray and shape \(3,\)"),
+    ],
+)
+def test_what_an_evaluation_returns_in_place_of_a_number_is_named(three, found, what):
+    text = rf"evaluate\(model\) has returned {what} in place of a number, expected loss, \(loss, metric\)"
+    with pytest.raises(gaia.GaiaError, match=text) as raised:
+        judged(found, three, metric="accuracy")
+    assert raised.value.exit_code == 2
+
+
+def test_an_array_of_one_number_is_a_number(three):
+    assert judged((numpy.full((1, 1), 2.5), numpy.float64(0.75)), three, metric="accuracy") == {"loss": 2.5, "accuracy": 0.75}
+
+
+def test_a_tensor_of_one_number_is_a_number_also_where_it_has_a_gradient(three):
+    torch = pytest.importorskip("torch", reason="skipped: torch is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert judged(torch.tensor([2.5], requires_grad=True) * 2, three) == {"loss": 5.0}
+    with pytest.raises(gaia.GaiaError, match=r"a value of type Tensor and shape \(2,\) in place of a number"):
+        judged(torch.ones(2), three)
+
+
 def writer():
     """The writer of TensorBoard where it is installed, and what it is told."""
     try:

@@ -27,6 +27,7 @@
 //! | 900044842, [`a_pause_that_a_hello_begins_excuses_a_mirror`] | clock bound | the hello of a mirror began a pause, which the next frame ended. The checker looked for pauses only after frames, so it bound reads by clocks that the pause excuses | a server pauses when it reports it (`checkers/clock_bound.rs`) |
 //! | 661581559310 | orders | a worker that had lost its state repeated the iteration of its last clock, whose update one of its servers lacked. The checker took it for one that did not stop | an iteration whose update a server has may be repeated (`checkers/orders.rs`) |
 //! | 19977372729160, [`a_copy_of_a_guard_that_arrives_last_begins_the_drain`] | liveness | schedules drew no guard before. The last frame of a link was a part of a guard's copy, and arrived after the message that names the last one. The server counted it and did not look whether its drain could begin | each frame that a mirror was still to send can begin the drain (`server/remote/mirrors/mod.rs`) |
+//! | 40305638301559 | clock bound | a guard had divided the clocks between rounds and multiplied them again, so that later rounds began at other clocks than the multiples of `steps` with which the checker compared | under a guard a round may begin at any clock (`checkers/clock_bound.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -125,8 +125,9 @@ fn least_of_others(view: &View<'_>, read: Clock) -> Clock {
         },
         // A quorum waits for no single data center.
         RemoteSync::LocalSteps(config) if config.has_quorum() => Clock::ZERO,
-        // The age of the oldest round of a fragment that need not be finished, as the fragments are staggered.
-        RemoteSync::LocalSteps(config) if config.fragments == 1 => {
+        // The age of the oldest round of a fragment that need not be finished, as the fragments are staggered. A guard moves the
+        // clocks of rounds.
+        RemoteSync::LocalSteps(config) if config.fragments == 1 && config.guard.is_none() => {
             Clock(behind(config.most_overlap()).0 / config.steps * config.steps)
         }
         RemoteSync::LocalSteps(config) => behind(config.most_overlap() + config.steps),

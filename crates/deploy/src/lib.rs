@@ -6,8 +6,8 @@
 //! the certificates of a data center's own nodes into its folder.
 //!
 //! `sites` decides which processes a data center has and where they listen, and `reach` whether others reach them there.
-//! `local`, `slurm` and `kubernetes/` each turn that into the files of one scheduler. Scripts and prose are templates in `templates/`; manifests are typed values, so that
-//! no name or address can break their syntax.
+//! `local`, `slurm` and `kubernetes/` each turn that into the files of one scheduler. Scripts and prose are templates in
+//! `templates/`; manifests are typed values, so that no name or address can break their syntax.
 
 #![warn(missing_docs)]
 

@@ -61,21 +61,8 @@ pub trait Examples: Sized + Send + Sync {
 impl<E: Examples> Divided<E> {
     /// All examples of a run, divided by `train_parts`. Held-out examples are divided evenly, in their order.
     pub fn new(train: E, test: E, train_parts: Parts) -> Self {
-        let (train_total, test_total) = (train.len(), test.len());
-        let test_parts = runs(test_total, train_parts.len());
-        let stored = vec![None; train_parts.len()];
-        let train_most = longest(train_parts.iter().map(|part| part.len()));
-        Self {
-            train,
-            test,
-            train_parts,
-            test_parts,
-            stored,
-            train_total,
-            test_total,
-            train_most,
-            digest: None,
-        }
+        let test_parts = runs(test.len(), train_parts.len());
+        Self::in_memory(train, test, train_parts, test_parts)
     }
 
     /// All examples of a run, divided by `train_parts`. The workers of each data center, of which `workers` has the numbers,
@@ -99,6 +86,10 @@ impl<E: Examples> Divided<E> {
             runs(count, *workers).into_iter().map(moved).collect::<Parts>()
         };
         let test_parts = workers.iter().enumerate().flat_map(of_data_center).collect();
+        Self::in_memory(train, test, train_parts, test_parts)
+    }
+
+    fn in_memory(train: E, test: E, train_parts: Parts, test_parts: Parts) -> Self {
         let (train_total, test_total) = (train.len(), test.len());
         let stored = vec![None; train_parts.len()];
         let train_most = longest(train_parts.iter().map(|part| part.len()));

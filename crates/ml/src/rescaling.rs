@@ -154,15 +154,15 @@ impl Rescaling {
     /// of the features whose coordinates differ begins anew.
     pub fn convert(&self, to: &Self, model: &mut Model) {
         let layout = model.layout().clone();
-        let table = |names: [&str; 2]| {
+        let table = |names: &[&str]| {
             layout.table_ids().find(|id| names.contains(&layout.table(*id).name.as_str()))
         };
         let (Some(weights), Some(bias)) =
-            (table(["weights", "weights0"]), table(["bias", "bias0"]))
+            (table(&["weights", "weights0"]), table(&["bias", "bias0"]))
         else {
             return;
         };
-        let inputs = table(["inputs", "inputs"]);
+        let inputs = table(&["inputs"]);
         let rows = layout.table(weights).rows;
 
         let both = self.features.iter().chain(&to.features);

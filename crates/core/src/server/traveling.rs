@@ -63,7 +63,7 @@ impl Traveling {
             due,
             data_centers,
             workers,
-            next: due.first(),
+            next: due.after(Clock::ZERO),
             own: None,
             leaving: BTreeMap::new(),
             travellers: BTreeMap::new(),

@@ -21,14 +21,6 @@ pub enum CopiesDue {
 }
 
 impl CopiesDue {
-    /// The first clock at which a copy is taken.
-    pub fn first(self) -> Clock {
-        match self {
-            Self::Every(every) => Clock(every),
-            Self::Doubling => FIRST,
-        }
-    }
-
     /// The first clock after `clock` at which a copy is taken.
     pub fn after(self, clock: Clock) -> Clock {
         let number = self.number(clock);
@@ -60,7 +52,7 @@ mod tests {
     #[test]
     fn copies_are_due_at_multiples_or_each_time_that_the_clocks_have_doubled() {
         let dues = |due: CopiesDue| {
-            let mut next = due.first();
+            let mut next = due.after(Clock::ZERO);
             let mut dues = vec![next.0];
             for _ in 0..4 {
                 next = due.after(next);

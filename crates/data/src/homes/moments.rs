@@ -156,14 +156,15 @@ impl Sums {
 ///
 /// A feature is far from 0 if it is so everywhere: a data center that does not list it has other values. Features that are
 /// large anywhere get a unit.
-pub(crate) fn rescaling(parts: &[(u64, Vec<FeatureMoments>)]) -> Rescaling {
-    let lists = parts.iter().flat_map(|(_, moments)| moments.iter());
+pub(crate) fn rescaling(parts: &[(u64, impl AsRef<[FeatureMoments]>)]) -> Rescaling {
+    let lists = parts.iter().flat_map(|(_, moments)| moments.as_ref());
     let features: BTreeSet<u32> = lists.map(|moments| moments.feature).collect();
     let rescaled = |feature| {
         let (mut examples, mut sums, mut largest) = (0.0, Sums::default(), i32::MIN);
         for (train, moments) in parts {
             let count = *train as f64;
             examples += count;
+            let moments = moments.as_ref();
             if let Ok(at) = moments.binary_search_by_key(&feature, |moments| moments.feature) {
                 let FeatureMoments { mean, variance, exponent, .. } = moments[at];
                 let squares = variance * count;

@@ -105,6 +105,17 @@ impl<'a, L> Part<'a, L> {
     }
 }
 
+impl DataShape {
+    /// What the features amount to that may have to be rescaled. `None` of data without features.
+    pub(crate) fn moments(&self) -> Option<&[FeatureMoments]> {
+        match self {
+            Self::Images(DenseShape { moments, .. })
+            | Self::Sparse(SparseShape { moments, .. }) => Some(moments),
+            Self::Ratings(_) | Self::Documents(_) => None,
+        }
+    }
+}
+
 impl DataSummary {
     /// The summary of examples that have this digest, to which that of names in `shape` is added: examples have numbers for
     /// them. `validation` is that of the validation set, if there is one.

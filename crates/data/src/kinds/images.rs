@@ -12,11 +12,11 @@ use crate::formats::image_sets::ImageSets;
 use crate::formats::table::TableFormat;
 use crate::homes::digest::{Digested, digest_of, digest_of_test};
 use crate::homes::home::Home;
-use crate::homes::moments::{FeatureMoments, Moments, rescaling};
+use crate::homes::moments::Moments;
 use crate::homes::summary::{
     DataShape, DataSummary, DenseShape, Part, disagreement, joined, undeclared,
 };
-use crate::kinds::{agreed_features, check_batch, declared_classes, read_tables};
+use crate::kinds::{agreed_features, agreed_rescaling, check_batch, declared_classes, read_tables};
 use crate::scratch::{Gathered, ScratchSpace, changed};
 use crate::synthetic::Generated;
 use gaia_core::application::Names;
@@ -176,10 +176,7 @@ pub(crate) fn gathered(
     let most = declared.as_ref().map_or(most, Names::len);
     let classes = class_names.as_ref().map_or(most, Names::len);
 
-    let moments = |part: &Part<'_, LocalImages>| -> Option<(u64, Vec<FeatureMoments>)> {
-        Some((part.summary.train, part.shape()?.moments.clone()))
-    };
-    let moments: Vec<_> = parts.iter().filter_map(moments).collect();
+    let rescaling = agreed_rescaling(&parts);
 
     let in_model = |local: LocalImages| match &class_names {
         Some(all) => local.in_model(all),
@@ -192,7 +189,7 @@ pub(crate) fn gathered(
     }
     check_batch(&all, batch)?;
 
-    Ok(GatheredImages { examples: all, features, rescaling: rescaling(&moments) })
+    Ok(GatheredImages { examples: all, features, rescaling })
 }
 
 impl GatheredImages {

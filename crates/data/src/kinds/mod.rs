@@ -13,6 +13,7 @@ use crate::formats::class_names::{UNKNOWN, listed, places};
 use crate::formats::example_tables::ExampleTables;
 use crate::formats::feature_columns::difference;
 use crate::homes::home::Home;
+use crate::homes::moments::rescaling;
 use crate::homes::summary::{Part, disagreement, undeclared};
 use crate::scratch::Gathered;
 use gaia_core::application::Names;
@@ -21,6 +22,7 @@ use gaia_ml::ConfigError;
 use gaia_ml::columns::DataSource;
 use gaia_ml::declared::{DeclaredClasses, DeclaredExamples};
 use gaia_ml::divided::{Divided, Examples};
+use gaia_ml::rescaling::Rescaling;
 
 /// Examples, those that test where none are to be held out, and the names of their features where each has one.
 type Read<E> = (Gathered<E>, Option<Gathered<E>>, Option<Vec<String>>);
@@ -78,6 +80,13 @@ fn check_clocks_per_pass<E: Examples>(
 fn check_batch<E: Examples>(divided: &Divided<E>, batch: usize) -> Result<(), ConfigError> {
     let fitting = |_: usize, window: usize| format!("at most {window}");
     check_windows(divided, ("batch", batch), |examples| batch.min(examples), fitting)
+}
+
+/// How features are rescaled, by the training examples of all data centers.
+fn agreed_rescaling<L>(parts: &[Part<'_, L>]) -> Rescaling {
+    let summaries = parts.iter().map(|part| part.summary);
+    let moments = summaries.filter_map(|summary| Some((summary.train, summary.shape.moments()?)));
+    rescaling(&moments.collect::<Vec<_>>())
 }
 
 /// The names of the features of all data centers, where they have names. They are the same in all that have any.

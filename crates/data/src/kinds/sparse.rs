@@ -7,11 +7,13 @@ use crate::formats::sparse_tables::{SparseTables, label_of};
 use crate::formats::table::TableFormat;
 use crate::homes::digest::{Digested, digest_of, digest_of_test};
 use crate::homes::home::Home;
-use crate::homes::moments::{FeatureMoments, Moments, rescaling};
+use crate::homes::moments::Moments;
 use crate::homes::summary::{
     DataShape, DataSummary, Part, SparseShape, disagreement, joined, undeclared,
 };
-use crate::kinds::{agreed_features, check_batch, check_parameters, declared_classes, read_tables};
+use crate::kinds::{
+    agreed_features, agreed_rescaling, check_batch, check_parameters, declared_classes, read_tables,
+};
 use crate::scratch::changed;
 use crate::synthetic;
 use gaia_core::application::Names;
@@ -131,10 +133,7 @@ pub(crate) fn build(
     }
     let width = declared.features.unwrap_or(width);
     check_parameters("data", "this wide", width)?;
-    let moments = |part: &Part<'_, LocalSparse>| -> Option<(u64, Vec<FeatureMoments>)> {
-        Some((part.summary.train, part.shape()?.moments.clone()))
-    };
-    let moments: Vec<_> = parts.iter().filter_map(moments).collect();
+    let rescaling = agreed_rescaling(&parts);
 
     let in_model = |local: LocalSparse| local.in_model(class_names.as_ref());
     let parts = parts.into_iter().map(|part| part.map(in_model)).collect();
@@ -144,7 +143,6 @@ pub(crate) fn build(
     }
     check_batch(&all, config.batch_max())?;
 
-    let rescaling = rescaling(&moments);
     if !rescaling.is_empty() {
         let own = rescaling.clone();
         all = changed(all, move |examples| own.apply_to_sparse(examples));

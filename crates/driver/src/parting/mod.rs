@@ -19,7 +19,7 @@ use crate::copies::workers_of;
 use gaia_config::Plan;
 use gaia_core::application::{Application, ApplicationError};
 use gaia_core::node::Probed;
-use gaia_core::sync::GuardConfig;
+use gaia_core::sync::{CopiesDue, GuardConfig};
 use gaia_core::types::{Clock, DcId, Model, Seed};
 use gaia_telemetry::PartedRecord;
 
@@ -68,7 +68,7 @@ impl Parting {
     /// What a run looks at, if it looks at copies.
     pub(crate) fn of(plan: &Plan) -> Self {
         let is_watched = plan.looks_at_copies() && !plan.sends_copies_to_look();
-        let next = is_watched.then_some(FIRST_LOOK);
+        let next = is_watched.then(|| CopiesDue::Doubling.after(Clock::ZERO));
         Self { next, looks: 0, traveled: Traveled::default(), found: None }
     }
 
@@ -148,6 +148,3 @@ impl Look {
         Ok(Lost::of(lost, untrained))
     }
 }
-
-/// The first clock at which copies are looked at: a few updates of each data center have crossed the links.
-const FIRST_LOOK: Clock = Clock(10);

@@ -74,7 +74,7 @@ mod tests {
         }
     }
 
-    /// The directories of a comparison once ended in the longest names of WANs, so that all its runs had one.
+    /// A directory whose name ends within that of the WAN would be that of all runs of a comparison.
     #[test]
     fn the_longest_wan_has_a_directory_for_each_model() {
         let wan = "w".repeat(64);

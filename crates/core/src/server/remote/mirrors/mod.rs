@@ -139,6 +139,14 @@ impl Mirrors {
         mirrors.set_inactive(&config.inactive);
         mirrors
     }
+
+    /// Counts a data frame of a mirror as applied. Whatever it held, it can be the last that was missed, or the last before the
+    /// drain, and arrive after the message that says so.
+    fn on_applied(&mut self, from: DcId, sequence: u64, store: &mut ShardStore) {
+        self.server.on_applied(from, sequence);
+        self.catch_up(from);
+        self.advance_drain(store);
+    }
 }
 
 impl RemoteModel for Mirrors {
@@ -226,9 +234,7 @@ impl RemoteModel for Mirrors {
             _ => return unexpected(self.model.name()),
         }
 
-        self.server.on_applied(from, header.sequence);
-        self.catch_up(from);
-        self.advance_drain(store);
+        self.on_applied(from, header.sequence, store);
         Ok(())
     }
 
@@ -452,7 +458,6 @@ impl RemoteModel for Mirrors {
         Some(self.client.next_sequence(to))
     }
 
-    /// A copy can be the last that a mirror sends before its drain, and arrive after the message that says so.
     fn on_probe(
         &mut self,
         from: DcId,
@@ -465,9 +470,7 @@ impl RemoteModel for Mirrors {
             let found = BulkKind::Probe.name();
             return Err(PeerError::PeerSentUnexpectedKind { from, found, sync: "a drain" });
         }
-        self.server.on_applied(from, sequence);
-        self.catch_up(from);
-        self.advance_drain(store);
+        self.on_applied(from, sequence, store);
         Ok(())
     }
 

@@ -28,6 +28,11 @@
 //! | 661581559310 | orders | a worker that had lost its state repeated the iteration of its last clock, whose update one of its servers lacked. The checker took it for one that did not stop | an iteration whose update a server has may be repeated (`checkers/orders.rs`) |
 //! | 19977372729160, [`a_copy_of_a_guard_that_arrives_last_begins_the_drain`] | liveness | schedules drew no guard before. The last frame of a link was a part of a guard's copy, and arrived after the message that names the last one. The server counted it and did not look whether its drain could begin | each frame that a mirror was still to send can begin the drain (`server/remote/mirrors/mod.rs`) |
 //! | 40305638301559 | clock bound | a guard had divided the clocks between rounds and multiplied them again, so that later rounds began at other clocks than the multiples of `steps` with which the checker compared | under a guard a round may begin at any clock (`checkers/clock_bound.rs`) |
+//! | 4000598344, 4000625144, [`what_a_mirror_has_missed_is_counted_when_a_frame_is_cut`] | durability | a server that was asked for a data frame and had none noted how many updates a mirror had missed. No entry of the log says so. After a crash it did not have the note, or could not replay a message that had followed from it | only a frame changes what is noted (`server/remote/mirrors/mirror_client/mod.rs`) |
+//! | 4000453783, [`a_server_that_loses_its_copy_twice_learns_where_its_workers_are`] | liveness | workers of a late joiner had a guess of their next request from a server that then lost its disk. They started by it before its next process, whose copy and guess were later, had met them. It took their reads for repeated ones | a guess gives way to any read (`recovery/worker_session.rs`) |
+//! | 4000387316, 4000427192, [`a_dead_link_is_noticed_though_nothing_is_sent`] | partition | no update had to be sent over a dead link for seconds, so that no connection stalled and no data center paused. A transport asks idle peers whether they are there | the simulated one does, too (`schedule/mod.rs`) |
+//! | 4000479981, [`a_dead_link_counts_from_the_end_of_a_silence`] | partition | a link was silent while one direction of it was dead. Its connection was closed only after the silence, and the checker counted from the cut | it counts from the end of the silence (`checkers/partition.rs`) |
+//! | 4000416125, [`residuals_of_clipped_updates_are_rounded`] | conservation | updates were clipped, and the residual of a link had fallen to a small number from one whose rounding the checker did not allow | the tolerance follows the largest residual (`checkers/conservation.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -695,6 +700,153 @@ fn a_pause_that_a_hello_begins_excuses_a_mirror() {
         delay = 0.007878263259344806
         repetition = 0.0
         stale = 0.0
+    "#;
+    holds_as_it_is(text);
+}
+
+#[test]
+fn what_a_mirror_has_missed_is_counted_when_a_frame_is_cut() {
+    let first = r#"
+        seed = 4000598344
+        data_centers = 2
+        servers = 2
+        workers = 1
+        rows = 17
+        clocks = 4
+        remote = "asp"
+        fault = [
+            { kind = "slow-link", at = "256 ms", lasts = "457 ms", dc = 1, peer = 0, factor = 9.0 },
+            { kind = "reset", at = "365 ms", lasts = "0 ns", dc = 1, peer = 0 },
+            { kind = "lost-disk", at = "820 ms", lasts = "12 ms", dc = 1, server = 1 },
+            { kind = "silent-link", at = "1.345 s", lasts = "1.019 s", dc = 1, peer = 0 },
+        ]
+        [packets]
+        loss = 0.025329351369539444
+        damage = 0.0021601009478856062
+        delay = 0.01955480864696471
+    "#;
+    let second = r#"
+        seed = 4000625144
+        data_centers = 4
+        servers = 2
+        workers = 1
+        rows = 27
+        clocks = 9
+        remote = "asp"
+        fault = [
+            { kind = "slow-link", at = "769 ms", lasts = "867 ms", dc = 3, peer = 0, factor = 9.0 },
+            { kind = "one-way-partition", at = "1.108 s", lasts = "933 ms", dc = 1, peer = 3 },
+            { kind = "slow-link", at = "1.165 s", lasts = "168 ms", dc = 0, peer = 2, factor = 6.0 },
+        ]
+        [packets]
+        loss = 0.009379521798723702
+        damage = 0.09278088574389215
+        stale = 0.006256813585935172
+    "#;
+    holds_as_it_is(first);
+    holds_as_it_is(second);
+}
+
+#[test]
+fn a_server_that_loses_its_copy_twice_learns_where_its_workers_are() {
+    let text = r#"
+        seed = 4000453783
+        data_centers = 4
+        servers = 2
+        workers = 2
+        rows = 17
+        clocks = 4
+        remote = "tap"
+        fault = [
+            { kind = "straggler", at = "482 ms", lasts = "172 ms", dc = 0, factor = 4.0 },
+            { kind = "disk-full", at = "595 ms", lasts = "102 ms", dc = 3, server = 0 },
+            { kind = "late-join", at = "645 ms", lasts = "0 ns", dc = 1 },
+            { kind = "partition", at = "645 ms", lasts = "445 ms", dc = 1, peer = 3 },
+            { kind = "one-way-partition", at = "751 ms", lasts = "449 ms", dc = 1, peer = 0 },
+            { kind = "lost-disk", at = "964 ms", lasts = "83 ms", dc = 1, server = 0 },
+            { kind = "slow-link", at = "1.095 s", lasts = "186 ms", dc = 0, peer = 1, factor = 6.0 },
+        ]
+        [packets]
+        loss = 0.01520790897329162
+        repetition = 0.04044931485103058
+        reordering = 0.022298950473930105
+        damage = 0.0018389181169594549
+        delay = 0.006541321298731405
+        stale = 0.01281469165945497
+    "#;
+    holds_as_it_is(text);
+}
+
+#[test]
+fn a_dead_link_is_noticed_though_nothing_is_sent() {
+    let first = r#"
+        seed = 4000387316
+        data_centers = 4
+        servers = 1
+        workers = 1
+        rows = 40
+        clocks = 43
+        remote = "tap"
+        packets = {}
+        fault = [
+            { kind = "partition", at = "349 ms", lasts = "5.311 s", dc = 0, peer = 2 },
+        ]
+    "#;
+    let second = r#"
+        seed = 4000427192
+        data_centers = 3
+        servers = 1
+        workers = 1
+        rows = 40
+        clocks = 35
+        remote = "tap"
+        packets = {}
+        fault = [
+            { kind = "partition", at = "280 ms", lasts = "7.761 s", dc = 0, peer = 1 },
+        ]
+    "#;
+    holds_as_it_is(first);
+    holds_as_it_is(second);
+}
+
+#[test]
+fn a_dead_link_counts_from_the_end_of_a_silence() {
+    let text = r#"
+        seed = 4000479981
+        data_centers = 3
+        servers = 2
+        workers = 2
+        rows = 30
+        clocks = 20
+        remote = "tap"
+        fault = [
+            { kind = "crash", at = "898 ms", lasts = "972 ms", dc = 0, worker = 0, write = "before" },
+            { kind = "one-way-partition", at = "922 ms", lasts = "479 ms", dc = 1, peer = 2 },
+            { kind = "one-way-partition", at = "1.086 s", lasts = "4.967 s", dc = 2, peer = 1 },
+            { kind = "silent-link", at = "1.154 s", lasts = "2.926 s", dc = 2, peer = 1 },
+            { kind = "crash", at = "1.349 s", lasts = "972 ms", dc = 0, worker = 0, write = "before" },
+        ]
+        [packets]
+        repetition = 0.0016186058417499895
+        damage = 0.012914880954818034
+        delay = 0.001893412413664514
+        stale = 0.05658332115873442
+    "#;
+    holds_as_it_is(text);
+}
+
+#[test]
+fn residuals_of_clipped_updates_are_rounded() {
+    let text = r#"
+        seed = 4000416125
+        data_centers = 4
+        servers = 2
+        workers = 2
+        rows = 37
+        clocks = 57
+        remote = "asp"
+        packets = {}
+        fault = []
     "#;
     holds_as_it_is(text);
 }

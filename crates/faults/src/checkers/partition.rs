@@ -81,7 +81,10 @@ impl Partition {
                 for third in others().filter(|dc| *dc != other) {
                     let ways = (joined(own, third), joined(other, third));
                     let (Some(one), Some(two)) = ways else { continue };
-                    let known = *[dead, *one, *two].iter().max().expect("there are three");
+                    // A connection over a silent link is closed only after the silence.
+                    let silent = view.network.silent_until(own, other);
+                    let times = [dead, silent, *one, *two];
+                    let known = *times.iter().max().expect("there are four");
                     let due = known + detection_time(view);
                     let mirror = ServerId { dc: other, shard };
                     let trains = self.answered.get(&mirror).is_some_and(|at| *at >= due);

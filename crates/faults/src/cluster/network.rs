@@ -169,6 +169,13 @@ impl Network {
         [(a, b), (b, a)].iter().filter_map(|link| self.cut_since.get(link).copied()).min()
     }
 
+    /// Until when messages between two data centers are or were held back in at least one direction.
+    pub(crate) fn silent_until(&self, a: DcId, b: DcId) -> Instant {
+        let ways = [(a, b), (b, a)];
+        let until = ways.iter().filter_map(|way| self.silent_until.get(way).copied()).max();
+        until.unwrap_or_default()
+    }
+
     /// Whether messages from one data center to another are held back.
     pub(crate) fn is_silent(&self, now: Instant, from: DcId, to: DcId) -> bool {
         self.silent_until.get(&(from, to)).is_some_and(|until| *until > now)

@@ -337,10 +337,14 @@ impl<'p> Schedule<'p> {
                 let is_silent = [(a, b), (b, a)]
                     .iter()
                     .any(|(from, to)| self.network.is_silent(self.now, *from, *to));
-                if self.ends.is_stalled(pair, sessions) && !is_silent {
+                // It asks an idle peer whether it is there.
+                let patience = patience(&self.plan.topology, pair);
+                let dead_since = self.network.dead_since(a, b);
+                let is_dead = dead_since.is_some_and(|since| self.now >= since + patience);
+                let is_stalled = self.ends.is_stalled(pair, sessions);
+                if (is_stalled || is_dead) && !is_silent {
                     self.reset(pair);
                 }
-                let patience = patience(&self.plan.topology, pair);
                 self.events.push(self.now + patience, Event::Watch { pair });
             }
             Event::Fault { number, begins } if !self.faults_ended => self.fault(number, begins)?,

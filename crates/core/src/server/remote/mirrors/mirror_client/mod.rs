@@ -389,9 +389,9 @@ impl MirrorClient {
         };
 
         let most = entries_in(quantum, self.format);
-        if let Some(catch_up) = &mut peer.catch_up {
-            catch_up.left.get_or_insert_with(|| route.outbox.hard_waiting());
-        }
+        let missed = peer.catch_up.as_ref();
+        let missed =
+            missed.map(|missed| missed.left.unwrap_or_else(|| route.outbox.hard_waiting()));
         loop {
             route.outbox.take(source, self.format, most, &mut self.batch, &mut self.scratch);
             if !self.batch.is_empty() {
@@ -416,8 +416,9 @@ impl MirrorClient {
 
         route.budget.spend(frame.len(), self.batch.indexes.len());
         let updates = self.batch.values.iter().filter(|value| **value != 0.0).count() as u64;
-        if let Some(left) = peer.catch_up.as_mut().and_then(|catch_up| catch_up.left.as_mut()) {
-            *left = left.saturating_sub(self.batch.indexes.len());
+        // Only a frame changes this: a poll without one leaves no entry in the log.
+        if let (Some(catch_up), Some(missed)) = (&mut peer.catch_up, missed) {
+            catch_up.left = Some(missed.saturating_sub(self.batch.indexes.len()));
         }
 
         peer.stats.frames += 1;

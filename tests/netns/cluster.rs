@@ -215,21 +215,23 @@ impl Cluster {
         }
     }
 
-    /// Waits until a data center and all others know of each other what waited while it was cut off, or for as long as
-    /// `patience`; packets pass again since now. By who tells, and who is told.
+    /// Lets packets of a data center pass again, and waits until it and all others know of each other what waited while it was
+    /// cut off, or for as long as `patience`. By who tells, and who is told.
     pub(crate) fn reunite(
         &mut self,
         dc: usize,
         patience: Duration,
     ) -> BTreeMap<(usize, usize), Resumption> {
-        let healed = Instant::now();
         let others = (0..DATA_CENTERS.len()).filter(|other| *other != dc);
         let ways: Vec<(usize, usize)> =
             others.flat_map(|other| [(dc, other), (other, dc)]).collect();
         let mut seen: BTreeMap<_, Resumption> =
             ways.iter().map(|way| (*way, Resumption::default())).collect();
         let length = |at| fs::metadata(self.path(&format!("server-{at}.log"))).unwrap().len();
+        // What was logged before. They may find each other before the command that lets packets pass has ended.
         let read: Vec<u64> = (0..DATA_CENTERS.len()).map(length).collect();
+        self.network().heal(dc);
+        let healed = Instant::now();
         let server = |at: usize| format!("server 0 of {}", DATA_CENTERS[at]);
         while healed.elapsed() < patience && seen.values().any(|one| one.last.is_none()) {
             self.watch_for(Duration::from_millis(10));

@@ -127,7 +127,6 @@ fn run(seconds: u64, faults: Option<Seed>) -> Soaked {
             *most = most.max(taken);
         }
         if let Some((dc, _)) = cut.take_if(|(_, since)| turn - *since == CUT_TURNS) {
-            cluster.network().heal(dc);
             resumptions.extend(reunite(&mut cluster, dc));
         }
         if let Some((fault, began, before)) = last.take() {
@@ -157,7 +156,6 @@ fn run(seconds: u64, faults: Option<Seed>) -> Soaked {
         }
     }
     if let Some((dc, _)) = cut {
-        cluster.network().heal(dc);
         resumptions.extend(reunite(&mut cluster, dc));
     }
     Soaked { outcome: cluster.end(), faults: costs, resumptions, resources }
@@ -189,7 +187,7 @@ fn draw(seed: Seed, away: Option<usize>) -> (Fault, usize) {
     (fault, dc)
 }
 
-/// Looks at how a data center that is not cut off any more and the others find each other.
+/// Ends the cut of a data center, and looks at how it and the others find each other.
 fn reunite(cluster: &mut Cluster, dc: usize) -> Vec<Resumption> {
     let seen = cluster.reunite(dc, EVERY);
     for ((from, to), Resumption { first, last }) in &seen {

@@ -179,7 +179,7 @@ metrics! {
         ),
         detours_dropped: IntCounterVec = counters(
             "gaia_mirror_detour_dropped_total",
-            "Datagrams on detours to others that had no room on the link to the mirror: they may use half of its rate.",
+            "Datagrams on detours to others that had no room on the link to the mirror, of whose rate they may use half, or in the socket.",
             TO_PEER,
         ),
         busy: CounterVec = seconds(

@@ -15,6 +15,7 @@ mod path;
 mod paths;
 mod socket;
 mod token_bucket;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

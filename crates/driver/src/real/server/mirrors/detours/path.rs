@@ -20,7 +20,8 @@ pub(super) struct Path {
     serialisation: Duration,
     /// When the last datagram of the mirror arrived directly.
     received_at: Duration,
-    /// From when on direct datagrams count, after a break.
+    /// When the path last carried datagrams again after a break, and from when on it counted.
+    recovered_at: Option<Duration>,
     counts_from: Duration,
     /// The third data center over which the mirror's reports arrive, and when the last one did.
     received_over: Option<(DcId, Duration)>,
@@ -64,6 +65,7 @@ impl Path {
             rtt_min: rtt,
             serialisation,
             received_at: now,
+            recovered_at: None,
             counts_from: now,
             received_over: None,
             peer_report: None,
@@ -78,7 +80,11 @@ impl Path {
     /// Handles a datagram that has arrived directly.
     pub(super) fn on_received(&mut self, now: Duration) {
         if now >= self.received_at + self.detection_time() {
-            self.counts_from = now + HOLD_DOWN;
+            let fails_again = self.recovered_at.is_some_and(|at| now < at + STABLE_AFTER);
+            self.counts_from = if fails_again { now + HOLD_DOWN } else { now };
+            self.recovered_at = Some(now);
+            // The mirror goes on sending around the path until it is told.
+            self.due_since = None;
         }
         self.received_at = now;
     }
@@ -272,8 +278,11 @@ const ANSWER_EVERY: Duration = Duration::from_millis(20);
 
 const VALID_MIN: Duration = Duration::from_secs(1);
 
-/// How long datagrams have to arrive again before a path counts as alive, so that one that fails again and again stays dead.
+/// How long datagrams have to arrive again before a path counts as alive that has failed twice in [`STABLE_AFTER`], so that one
+/// that fails again and again stays dead. Else it counts at once: after a long cut all links of a data center are needed, and
+/// those of others are not to be filled with what could go directly.
 const HOLD_DOWN: Duration = Duration::from_secs(1);
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// For how long reports are sent at each tick, and how often after that.
 const REPORT_FAST_FOR: Duration = Duration::from_secs(1);
@@ -475,24 +484,26 @@ mod tests {
     #[test]
     fn each_direction_has_its_own_route() {
         let mut path = path(60);
-        path.on_received(ms(700));
         path.on_report(ms(700), report(2, true, None), Some(OVER));
         assert_eq!(path.route(ms(700), &[OVER]), Route::Direct, "the mirror receives datagrams");
-        assert!(!path.report(ms(700), None).receives, "this end did not");
+        assert!(!path.report(ms(700), None).receives, "this end does not");
         assert!(!path.is_alive(ms(700)));
     }
 
     #[test]
-    fn a_path_that_was_dead_counts_again_after_a_while() {
+    fn a_path_that_was_dead_counts_at_once_and_after_a_while_if_it_fails_again() {
         let mut path = path(60);
-        let mut counts = Vec::new();
-        for now in (2_000..4_000).step_by(100) {
-            path.on_received(ms(now));
-            if path.report(ms(now), None).receives {
-                counts.push(now);
-            }
-        }
-        assert_eq!(counts.first(), Some(&3_000));
+        let mut counts_from = |from: u64| {
+            let mut times = (from..from + 2_000).step_by(100);
+            times.find(|now| {
+                path.on_received(ms(*now));
+                path.report(ms(*now), None).receives
+            })
+        };
+        assert_eq!(counts_from(2_000), Some(2_000));
+        assert_eq!(counts_from(4_000), Some(5_000), "two seconds after it had recovered");
+        assert_eq!(counts_from(8_000), Some(9_000));
+        assert_eq!(counts_from(18_000), Some(18_000));
     }
 
     #[test]

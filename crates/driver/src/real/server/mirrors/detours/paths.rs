@@ -62,7 +62,7 @@ pub(in crate::real) struct DetourTraffic {
     pub(in crate::real) added_bytes: u64,
     /// Bytes of its connection that were sent to an intermediate instead, or dropped.
     pub(in crate::real) moved_bytes: u64,
-    /// Datagrams on detours that had no room on the link.
+    /// Datagrams on detours that had no room on the link or in the socket.
     pub(in crate::real) dropped: u64,
 }
 
@@ -265,6 +265,13 @@ impl Paths {
             mirror.traffic.moved_bytes += batch.datagrams().map(wire_bytes).sum::<u64>();
         }
         self.detour(now, (peer, over), batch, out);
+    }
+
+    /// Handles a datagram to an address that had no room in the socket and was dropped.
+    pub(super) fn on_dropped(&mut self, to: SocketAddr) {
+        if let Some(mirror) = self.peer_at(to).and_then(|peer| self.mirrors.get_mut(&peer)) {
+            mirror.traffic.dropped += 1;
+        }
     }
 
     /// Handles the passage of time: sends the reports that are due, and chooses routes.
@@ -685,11 +692,10 @@ mod tests {
 
         run.pass(20_000);
         run.dead.clear();
-        run.pass(900);
-        assert_eq!(run.route(SOUTH, WEST), Route::Over(NORTH), "it may fail again");
-        run.pass(600);
+        run.pass(200);
         assert_eq!(run.route(SOUTH, WEST), Route::Direct);
         assert_eq!(run.route(WEST, SOUTH), Route::Direct);
+        run.pass(1_000);
         run.changes.sort_by_key(|(at, change)| (*at, change.over.is_none()));
         let change = |peer, over| DetourChange { peer, over };
         let expected = [
@@ -699,6 +705,22 @@ mod tests {
             (WEST, change(SOUTH, None)),
         ];
         assert_eq!(run.changes, expected);
+    }
+
+    #[test]
+    fn a_link_that_fails_again_and_again_is_left_for_longer_than_it_is_dead() {
+        let mut run = Run::new(3);
+        run.cut(SOUTH, WEST);
+        run.pass(2_000);
+        run.dead.clear();
+        run.pass(2_000);
+        run.cut(SOUTH, WEST);
+        run.pass(2_000);
+        run.dead.clear();
+        run.pass(900);
+        assert_eq!(run.route(SOUTH, WEST), Route::Over(NORTH), "it may fail again");
+        run.pass(600);
+        assert_eq!(run.route(SOUTH, WEST), Route::Direct);
     }
 
     #[test]

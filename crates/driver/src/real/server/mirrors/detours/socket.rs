@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::datagram::is_detour_datagram;
 use super::path::Route;
 use super::paths::{Batch, DetourChange, DetouredDatagram, Outgoing, Paths};
+use super::waiting::WaitingDatagrams;
 
 /// A socket that carries the datagrams of a server to its mirrors, directly or on detours, and those of others between
 /// them.
@@ -29,17 +30,21 @@ pub(super) struct DetouringSocket {
     /// Datagrams that have arrived on detours, and were not received yet: no more than arrive at once, since they are received
     /// before others arrive.
     detoured: Mutex<VecDeque<DetouredDatagram>>,
+    waiting: Mutex<WaitingDatagrams>,
+    /// Tells the task that receives when the socket has room for what waits.
+    room: Mutex<Pin<Box<dyn UdpPoller>>>,
 }
 
 impl DetouringSocket {
     /// `paths` begin now.
     pub(super) fn new(inner: Arc<dyn AsyncUdpSocket>, paths: Paths) -> Self {
-        let (paths, detoured) = (Mutex::new(paths), Mutex::default());
-        Self { inner, origin: Instant::now(), paths, detoured }
+        let room = Mutex::new(inner.clone().create_io_poller());
+        let (paths, detoured, waiting) = (Mutex::new(paths), Mutex::default(), Mutex::default());
+        Self { inner, origin: Instant::now(), paths, detoured, waiting, room }
     }
 
     pub(super) fn paths(&self) -> MutexGuard<'_, Paths> {
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.paths)
     }
 
     /// Sends the reports that are due, and chooses routes.
@@ -49,7 +54,7 @@ impl DetouringSocket {
             let mut paths = self.paths();
             paths.tick(self.now(), &mut out)
         };
-        self.send(&out);
+        self.send(out);
         changes
     }
 
@@ -57,14 +62,43 @@ impl DetouringSocket {
         self.origin.elapsed()
     }
 
-    /// Sends datagrams, or drops them if the socket has no room. One at a time: where one is too large for its path, some kernels
-    /// refuse the batch that it is in, and quinn then sends no more batches at all.
-    fn send(&self, out: &[Outgoing]) {
-        for Outgoing { to, from_ip, ecn, contents } in out {
+    /// Sends datagrams. Those that the socket has no room for wait until it has. While a server sends as fast as it can, its
+    /// socket is full nearly always, so that dropping them would drop nearly all that others send over it.
+    fn send(&self, out: Vec<Outgoing>) {
+        let dropped = locked(&self.waiting).append(out);
+        for to in dropped {
+            self.paths().on_dropped(to);
+        }
+        // What still waits is sent before the next packet of QUIC, or at the next tick.
+        let _some_wait = self.send_waiting();
+    }
+
+    /// Sends the datagrams that wait. One at a time: where one is too large for its path, some kernels refuse the batch that it is
+    /// in, and quinn then sends no more batches at all.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if the socket has no room for all.
+    fn send_waiting(&self) -> io::Result<()> {
+        let mut waiting = locked(&self.waiting);
+        while let Some(Outgoing { to, from_ip, ecn, contents }) = waiting.first() {
             let (destination, src_ip) = (*to, *from_ip);
             let transmit =
                 Transmit { destination, ecn: *ecn, contents, segment_size: None, src_ip };
-            let _dropped = self.inner.try_send(&transmit);
+            match self.inner.try_send(&transmit) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                // One that cannot be sent is as one that the path loses.
+                Ok(()) | Err(_) => waiting.remove_first(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the datagrams that wait, and has the receiving task woken once the socket has room for the others.
+    fn poll_waiting(&self, cx: &mut Context<'_>) {
+        while self.send_waiting().is_err() {
+            if locked(&self.room).as_mut().poll_writable(cx).is_pending() {
+                return;
+            }
         }
     }
 
@@ -110,12 +144,16 @@ impl DetouringSocket {
             meta.len = rest.len();
         }
         drop(paths);
-        self.send(&out);
+        self.send(out);
     }
 
     fn detoured(&self) -> MutexGuard<'_, VecDeque<DetouredDatagram>> {
-        self.detoured.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.detoured)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl AsyncUdpSocket for DetouringSocket {
@@ -124,6 +162,7 @@ impl AsyncUdpSocket for DetouringSocket {
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        self.send_waiting()?;
         let (contents, segment, ecn) = (transmit.contents, transmit.segment_size, transmit.ecn);
         let (batch, mut out) = (Batch { contents, segment, ecn }, Vec::new());
         let route = self.paths().on_send(transmit.destination, batch);
@@ -137,7 +176,7 @@ impl AsyncUdpSocket for DetouringSocket {
                 self.paths().detour(self.now(), (peer, over), batch, &mut out);
             }
         }
-        self.send(&out);
+        self.send(out);
         Ok(())
     }
 
@@ -147,6 +186,7 @@ impl AsyncUdpSocket for DetouringSocket {
         buffers: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
+        self.poll_waiting(cx);
         let filled = self.receive_detoured(buffers, meta);
         if filled > 0 {
             return Poll::Ready(Ok(filled));
@@ -182,6 +222,7 @@ impl fmt::Debug for DetouringSocket {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     use quinn::{Endpoint, EndpointConfig, TokioRuntime, TransportConfig};
     use tokio::task::JoinHandle;
@@ -190,8 +231,9 @@ mod tests {
     use super::super::super::test_endpoints::{
         LossySocket, client_config, credentials, server_config,
     };
-    use super::super::datagram::{Header, PathReport};
+    use super::super::datagram::{HEADER_BYTES, Header, PathReport};
     use super::super::path::TICK;
+    use super::super::waiting::WAITING_BYTES_MAX;
     use super::*;
     use crate::test_topology::{link, mesh};
     use gaia_certificates::{Credentials, SERVER_NAME};
@@ -380,16 +422,26 @@ mod tests {
     struct Memory {
         arrived: Mutex<VecDeque<(RecvMeta, Vec<u8>)>>,
         sent: Mutex<Vec<(SocketAddr, Vec<u8>)>>,
-        is_full: bool,
+        is_full: AtomicBool,
+    }
+
+    /// Says when there is room in memory.
+    #[derive(Debug)]
+    struct Room(Arc<Memory>);
+
+    impl UdpPoller for Room {
+        fn poll_writable(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if self.0.is_full.load(Relaxed) { Poll::Pending } else { Poll::Ready(Ok(())) }
+        }
     }
 
     impl AsyncUdpSocket for Memory {
         fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-            unreachable!("nothing waits for this socket")
+            Box::pin(Room(self))
         }
 
         fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-            if self.is_full {
+            if self.is_full.load(Relaxed) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             assert_eq!(transmit.segment_size, None);
@@ -506,19 +558,62 @@ mod tests {
         }
     }
 
+    fn send(socket: &DetouringSocket) -> io::Result<()> {
+        let contents = &[0x40; 9];
+        let (destination, ecn, segment_size) = (address(SOUTH), None, None);
+        socket.try_send(&Transmit { destination, ecn, contents, segment_size, src_ip: None })
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_has_no_room_in_the_socket_waits_if_it_goes_directly() {
-        let send = |socket: &DetouringSocket| {
-            let contents = &[0x40; 9];
-            let (destination, ecn, segment_size) = (address(SOUTH), None, None);
-            socket.try_send(&Transmit { destination, ecn, contents, segment_size, src_ip: None })
-        };
-        let (_, full) = north(Memory { is_full: true, ..Memory::default() });
+        let (_, full) = north(Memory { is_full: true.into(), ..Memory::default() });
         assert_eq!(send(&full).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 
         let (memory, socket) = north(Memory::default());
         tokio::time::advance(Duration::from_millis(100)).await;
         send(&socket).unwrap();
         assert_eq!(*memory.sent.lock().unwrap(), [(address(SOUTH), vec![0x40; 9])]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_passed_on_waits_for_room_in_the_socket_and_then_goes_before_packets() {
+        tokio::time::advance(Duration::from_millis(100)).await;
+        let (memory, socket) = north(Memory { is_full: true.into(), ..Memory::default() });
+        let inner = [0x40; 30];
+        let arrives = |count: usize| {
+            let header = Header { from: WEST, to: SOUTH, token: token(NORTH, WEST) };
+            let contents = header.before(&inner);
+            let (addr, len) = (address(WEST), contents.len());
+            let meta = RecvMeta { addr, len, stride: len, ecn: None, dst_ip: None };
+            memory.arrived.lock().unwrap().extend(vec![(meta, contents); count]);
+        };
+        arrives(2);
+        assert_eq!(received(&socket, 1), []);
+        assert_eq!(*memory.sent.lock().unwrap(), []);
+
+        let packet = (address(SOUTH), vec![0x40; 9]);
+        let passed_on = Header { from: WEST, to: SOUTH, token: token(SOUTH, NORTH) }.before(&inner);
+        let passed_on = (address(SOUTH), passed_on);
+        assert_eq!(send(&socket).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        memory.is_full.store(false, Relaxed);
+        send(&socket).unwrap();
+        let expected = [passed_on.clone(), passed_on.clone(), packet];
+        assert_eq!(memory.sent.lock().unwrap().drain(..).collect::<Vec<_>>(), expected);
+
+        memory.is_full.store(true, Relaxed);
+        arrives(1);
+        assert_eq!(received(&socket, 1), []);
+        memory.is_full.store(false, Relaxed);
+        assert_eq!(received(&socket, 1), []);
+        assert_eq!(memory.sent.lock().unwrap().drain(..).collect::<Vec<_>>(), [passed_on]);
+
+        memory.is_full.store(true, Relaxed);
+        let most = WAITING_BYTES_MAX / (HEADER_BYTES + inner.len());
+        arrives(most + 7);
+        assert_eq!(received(&socket, 8), []);
+        assert_eq!(socket.paths().traffic(SOUTH).dropped, 7);
+        memory.is_full.store(false, Relaxed);
+        socket.tick();
+        assert!(memory.sent.lock().unwrap().len() >= most);
     }
 }

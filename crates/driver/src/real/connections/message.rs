@@ -230,7 +230,7 @@ impl Report {
     pub(in crate::real) fn read(body: &[u8]) -> Result<Self, ChannelError> {
         let report = unpack(body)?;
         match &report {
-            Self::Held(held) => check_held(held)?,
+            Self::Held(held) => check_held("a report of a read", held)?,
             Self::Evaluated { sums, .. } => check_sums(sums)?,
             Self::ClockFinished(clock) | Self::CopyReady(clock) | Self::Stopped(clock) => {
                 check_clock(*clock)?;
@@ -252,11 +252,26 @@ pub(in crate::real) fn exists(reason: WaitReason, topology: &Topology) -> bool {
     }
 }
 
-fn check_held(held: &[(WaitReason, Duration)]) -> Result<(), ChannelError> {
+/// Checks what an answered read is said to have waited for. The worker reports it on: a coordinator that refused it would blame
+/// the worker for what the server has said.
+pub(in crate::real) fn check_waits(
+    held: &[(WaitReason, Duration)],
+    topology: &Topology,
+) -> Result<(), ChannelError> {
+    check_held("a read", held)?;
+    match held.iter().find(|(reason, _)| !exists(*reason, topology)) {
+        None => Ok(()),
+        Some((reason, _)) => Err(ChannelError::Other(format!(
+            "received a read that was held back since {reason}, expected data centers and workers of the run"
+        ))),
+    }
+}
+
+fn check_held(what: &str, held: &[(WaitReason, Duration)]) -> Result<(), ChannelError> {
     match held.iter().find(|(_, time)| *time > HELD_MAX) {
         None => Ok(()),
         Some((reason, time)) => Err(ChannelError::Other(format!(
-            "received a report of a read that was held back for {} s ({}), expected at most {} s",
+            "received {what} that was held back for {} s ({}), expected at most {} s",
             time.as_secs(),
             reason.name(),
             HELD_MAX.as_secs()
@@ -351,7 +366,9 @@ mod tests {
 
     use super::*;
     use crate::table_digests::DIGESTS_MAX;
+    use crate::test_topology::{link, mesh};
     use gaia_core::application::WeightedSum;
+    use gaia_core::types::Bandwidth;
 
     proptest! {
         #[test]
@@ -375,6 +392,26 @@ mod tests {
             let refused = read(time).unwrap_err();
             assert!(refused.contains(&format!("held back for {} s", time.as_secs())), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_server_cannot_make_its_workers_report_what_no_coordinator_takes() {
+        let link = link(Bandwidth::from_mbit(100.0), Duration::from_millis(20), 1 << 20);
+        let topology = mesh(&["north", "south"], link);
+        let worker =
+            |dc, index| WaitReason::LocalWorker { worker: WorkerId { dc: DcId(dc), index } };
+        let of = |dc| WaitReason::Updates { from: DcId(dc) };
+        let (short, workers) = (Duration::from_secs(3), topology.dc(DcId(0)).workers as u16);
+        let check = |held: &[(WaitReason, Duration)]| {
+            check_waits(held, &topology).map_err(|error| error.to_string())
+        };
+        assert!(check(&[(of(1), short), (worker(0, workers - 1), HELD_MAX)]).is_ok());
+        for reason in [of(2), of(u16::MAX), worker(0, workers), worker(2, 0)] {
+            let refused = check(&[(of(1), short), (reason, short)]).unwrap_err();
+            assert!(refused.contains("expected data centers and workers of the run"), "{refused}");
+        }
+        let refused = check(&[(of(1), Duration::from_nanos(u64::MAX))]).unwrap_err();
+        assert!(refused.contains("a read that was held back for 18446744073 s"), "{refused}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tracing::info;
 
 use crate::real::connections::channel::{Parcel, Reader};
 use crate::real::connections::message::{
-    Hello, Purpose, decode_copy, decode_copy_rows, exists, unpack,
+    Hello, Purpose, check_waits, decode_copy, decode_copy_rows, unpack,
 };
 use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::{NodeContext, Patience};
@@ -203,17 +203,6 @@ struct Far {
 }
 
 impl Far {
-    /// Checks that the run has what a read is said to have waited for. The worker reports it on.
-    fn check_reasons(&self, read: &RowsRead) -> Result<(), ChannelError> {
-        let topology = &self.context.run_context.plan.topology;
-        match read.held.iter().find(|(reason, _)| !exists(*reason, topology)) {
-            None => Ok(()),
-            Some((reason, _)) => Err(ChannelError::Other(format!(
-                "received a read that was held back since {reason}, expected data centers and workers of the run"
-            ))),
-        }
-    }
-
     /// Connects to a server, and reconnects whenever the connection is lost, until the receiver is dropped.
     async fn keep(self, mut addresses: watch::Receiver<Addresses>, sender: Sender<Came>) {
         let mut again = false;
@@ -282,7 +271,8 @@ impl Far {
                 LanKind::Hello => Ok(FromServer::Due(unpack(&body)?)),
                 LanKind::RowsRead if parcels.is_none() => {
                     let read = decode_rows_read(&body, &self.layout)?;
-                    self.check_reasons(&read).map(|()| FromServer::Rows(Arc::new(read)))
+                    let topology = &self.context.run_context.plan.topology;
+                    check_waits(&read.held, topology).map(|()| FromServer::Rows(Arc::new(read)))
                 }
                 LanKind::Copy if parcels.is_none() => {
                     let (ticket, values) = decode_copy(&body)?;

@@ -40,6 +40,8 @@ use gaia_telemetry::{Observer, Progress, Telemetry};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Run {
     pub(super) lasted: Duration,
+    /// The clocks that all data centers have finished.
+    pub(super) clocks: u64,
     /// The number of killed processes that restarted.
     pub(super) restarts: u64,
     pub(super) wan_bytes: u64,
@@ -137,6 +139,7 @@ pub(super) fn run_drawn(drawn: Drawn, seed: u64, besides: Besides) -> Result<Run
         let summed = cluster.check(&outcome)?;
         Ok(Run {
             lasted: began.elapsed(),
+            clocks: outcome.summary.clocks,
             restarts: cluster.restarts.get(),
             taken_over: cluster.taken_over.get(),
             given_back: cluster.given_back.get(),

@@ -99,6 +99,22 @@ fn a_coordinator_that_dies_when_a_node_has_ended_comes_back_and_ends_the_run() {
     }
 }
 
+/// No clock waits for a coordinator, and only a coordinator ends a run.
+#[test]
+fn a_run_whose_coordinator_is_away_goes_no_further_than_it_has_to() {
+    let is_bsp = |drawn: &Drawn| matches!(drawn.plan.remote, RemoteSync::Bsp(_));
+    let mut drawn = (0..).map(Drawn::new).find(is_bsp).unwrap();
+    drawn.joins = None;
+    drawn.plan.failures = FailuresConfig::default();
+    drawn.plan.stop.clocks = Some(20);
+    let what = What::Kill { process: drawn.processes.len() - 1, write: None, moves: false };
+    let (at, lasts) = (Duration::from_secs(1), Duration::from_secs(30));
+    drawn.faults = vec![ClusterFault { at, lasts, what }];
+    let run = run_drawn(drawn, 0, Besides::Nothing).unwrap();
+    assert_eq!(run.restarts, 1);
+    assert!((20..24).contains(&run.clocks), "{}", run.clocks);
+}
+
 #[test]
 fn a_server_whose_worker_is_ahead_of_the_copy_that_it_takes_keeps_a_checkpoint() {
     let is_tap = |drawn: &Drawn| matches!(drawn.plan.remote, RemoteSync::Tap(_));

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -34,6 +35,7 @@ pub(in crate::real) struct CoordinatorClient {
     name: String,
     orders: Receiver<Result<Order, RealError>>,
     says: Sender<Said>,
+    is_connected: watch::Receiver<bool>,
     keeping: JoinHandle<()>,
 }
 
@@ -63,6 +65,7 @@ struct Keeper {
     hello: Hello,
     says: Receiver<Said>,
     orders: Sender<Result<Order, RealError>>,
+    is_connected: watch::Sender<bool>,
     latest: LatestReports,
 }
 
@@ -134,17 +137,19 @@ impl CoordinatorClient {
     fn start(context: &NodeContext, coordinator: &Address, hello: Hello, joined: Channel) -> Self {
         let (sender, orders) = channel(ORDERS_MAX);
         let (says, said) = channel(SAID_MAX);
+        let (connection, is_connected) = watch::channel(true);
         let keeper = Keeper {
             context: context.clone(),
             coordinator: coordinator.clone(),
             hello,
             says: said,
             orders: sender,
+            is_connected: connection,
             latest: LatestReports::default(),
         };
 
         let keeping = tokio::spawn(keeper.keep(joined));
-        Self { name: context.name(), orders, says, keeping }
+        Self { name: context.name(), orders, says, is_connected, keeping }
     }
 
     /// Waits until all nodes are connected. Sends heartbeats meanwhile.
@@ -188,6 +193,11 @@ impl CoordinatorClient {
                 reason: ChannelError::Closed.to_string(),
             }),
         }
+    }
+
+    /// Whether the connection is open, as far as is known: a coordinator that hangs is found silent after a while.
+    pub(in crate::real) fn is_connected(&self) -> bool {
+        *self.is_connected.borrow()
     }
 
     pub(in crate::real) async fn report(&self, report: &Report) {
@@ -249,6 +259,7 @@ impl Keeper {
                 Over::Done => return,
                 Over::Lost(error) => error,
             };
+            self.is_connected.send_replace(false);
             self.context.on_lost(NodeId::Coordinator);
             warn!(
                 "the connection to the coordinator is lost: {error}; this node continues and reconnects"
@@ -267,6 +278,7 @@ impl Keeper {
 
     /// Passes messages in both directions until the connection is lost or the node closes it.
     async fn hold(&mut self, joined: Channel) -> Over {
+        self.is_connected.send_replace(true);
         self.context.on_connected(NodeId::Coordinator);
         let (reader, parcels, writing) = joined.start(SAID_MAX);
         let mut reading = JoinSet::new();

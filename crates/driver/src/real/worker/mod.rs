@@ -63,6 +63,8 @@ struct WorkerNode {
     told_ended: bool,
     /// The clock at which this worker has reported to have stopped.
     told_stopped: Option<Clock>,
+    /// Whether the coordinator has said at which clock this worker stops.
+    is_stopping: bool,
     lan_bytes: u64,
     interrupted: Interrupted,
     stands_in_for: watch::Sender<BTreeSet<WorkerId>>,
@@ -167,6 +169,7 @@ impl WorkerNode {
             cost,
             padded: None,
             told_ended: false,
+            is_stopping: false,
             told_stopped: None,
             lan_bytes: 0,
             interrupted: node_config.interrupted.clone(),
@@ -254,7 +257,10 @@ impl WorkerNode {
                 self.worker.handle_start(stopped);
             }
             Order::Reset => self.worker.handle_back(),
-            Order::Stop { last } => self.worker.handle_stop(last),
+            Order::Stop { last } => {
+                self.is_stopping = true;
+                self.worker.handle_stop(last);
+            }
             Order::Alive => {}
             other => return Err(CoordinatorClient::unexpected(&other)),
         }
@@ -359,6 +365,7 @@ impl WorkerNode {
 
         // While its iteration is charged, the worker has already run.
         if self.padded.is_none()
+            && self.goes_on(coordinator)
             && let Some(mut worker) = self.worker.poll_compute()
         {
             let held = worker.take_held();
@@ -388,6 +395,15 @@ impl WorkerNode {
         }
 
         Ok(())
+    }
+
+    /// Whether another iteration may begin. Training needs no coordinator, but only the coordinator ends it: while it is away,
+    /// workers go no further than the clocks that the run asks for.
+    fn goes_on(&mut self, coordinator: &CoordinatorClient) -> bool {
+        let clocks = self.context.run_context.plan.stop.clocks;
+        let clock = self.worker.worker_mut().map(|worker| worker.clock());
+        let has_all = clocks.zip(clock).is_some_and(|(clocks, clock)| clock >= Clock(clocks));
+        coordinator.is_connected() || self.is_stopping || !has_all
     }
 
     /// Writes the log, so that the outputs that follow from its entries may be sent.

@@ -156,6 +156,40 @@ fn the_taxonomy_places_remote_models_where_the_code_does() {
     assert_eq!(placed, BTreeSet::from(RemoteSync::VARIANTS));
 }
 
+/// It starts nothing: neither `cargo` nor anything else is on its path but the tools that print its head.
+#[test]
+fn the_soak_explains_itself_and_refuses_what_it_does_not_take_before_it_builds() {
+    let tools = tempfile::tempdir().unwrap();
+    for tool in ["bash", "dirname", "sed"] {
+        let at = ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(tool));
+        let found = at.into_iter().find(|at| at.is_file());
+        std::os::unix::fs::symlink(found.unwrap(), tools.path().join(tool)).unwrap();
+    }
+    let soak = |arguments: &[&str]| {
+        let mut command = Command::new(root().join("scripts/soak"));
+        let output = command.args(arguments).env("PATH", tools.path()).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    for help in ["--help", "-h"] {
+        let (code, said) = soak(&[help]);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("scripts/soak [SECONDS [SEED]]"), "{said}");
+    }
+    for (arguments, expected) in [
+        (&["5x"][..], "found `5x`, expected the duration of the soak in seconds"),
+        (&["0"], "found `0`, expected the duration of the soak in seconds"),
+        (&["60", "x"], "found `x`, expected a whole number as the seed of the faults"),
+        (&["60", "1", "2"], "found 3 arguments, expected at most two"),
+    ] {
+        let (code, said) = soak(arguments);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+    let (code, said) = soak(&["60", "1"]);
+    assert_eq!(code, Some(127), "there is no cargo on its path: {said}");
+}
+
 #[test]
 fn the_readme_is_read_in_three_minutes() {
     let lines = document("README.md").lines().count();

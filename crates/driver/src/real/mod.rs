@@ -7,7 +7,7 @@
 //! of messages: they are decoded with the layout of the shard before a node receives them.
 //!
 //! **How a run begins.** Each node connects to the coordinator and sends its address. A node without a state waits for
-//! the coordinator without limit, others as long as for any lost node: the run may have ended. Once all are connected,
+//! the coordinator for an hour, others as long as for any lost node: the run may have ended. Once all are connected,
 //! the coordinator sends the addresses of servers to all nodes. Then servers connect to their mirrors, workers connect
 //! to their servers, and training begins. So nodes may start in any order.
 //!

@@ -153,6 +153,18 @@ pub(super) fn run_drawn(drawn: Drawn, seed: u64, besides: Besides) -> Result<Run
     })
 }
 
+/// Runs one process of a cluster without any other. Returns how it has ended, and after how long.
+pub(super) fn run_alone(drawn: Drawn, process: usize) -> (Result<NodeEnd, String>, Duration) {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let cluster = Rc::new(Cluster::new(drawn, Seed(0).child("world")));
+        let environment = cluster.environments[process].borrow().clone();
+        let began = Instant::now();
+        let ended = cluster.part(process, environment, PORT_MIN + process as u16).await;
+        (ended, began.elapsed())
+    })
+}
+
 impl Cluster {
     fn new(drawn: Drawn, seed: Seed) -> Self {
         let topology = &drawn.plan.topology;

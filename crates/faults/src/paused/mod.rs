@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 
-use self::cluster::{Besides, Run, run, run_drawn};
+use self::cluster::{Besides, Run, run, run_alone, run_drawn};
 use self::drawn::{ClusterFault, Drawn, What};
 use gaia_config::FailuresConfig;
 use gaia_core::sync::RemoteSync;
@@ -96,6 +96,19 @@ fn a_coordinator_that_dies_when_a_node_has_ended_comes_back_and_ends_the_run() {
         let (once, again) =
             (run(seed, Besides::Nothing).unwrap(), run(seed, Besides::LastDeath).unwrap());
         assert!(again.restarts > once.restarts, "seed {seed}");
+    }
+}
+
+/// Nodes may be started before their coordinator, and one may be started after the end of its run.
+#[test]
+fn a_node_without_a_state_waits_an_hour_for_its_coordinator() {
+    let mut drawn = (0..).map(Drawn::new).find(|drawn| drawn.joins.is_none()).unwrap();
+    drawn.plan.failures = FailuresConfig::default();
+    for process in 0..drawn.processes.len() - 1 {
+        let (ended, after) = run_alone(drawn.clone(), process);
+        let reason = ended.unwrap_err();
+        assert!(reason.contains("it was not reached for 3600 s; it may not have"), "{reason}");
+        assert!((3_600..3_620).contains(&after.as_secs()), "{after:?}");
     }
 }
 

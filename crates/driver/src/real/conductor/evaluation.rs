@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tracing::info;
+use tracing::{info, warn};
 
 use super::Conductor;
 use crate::copies::{CopyEvaluations, assemble};
@@ -23,9 +23,15 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    /// Ends the evaluation in progress if all workers have reported.
-    pub(super) fn results(&mut self, metric: &Metric) -> Option<(Evaluation, CopyEvaluations)> {
+    /// Ends the evaluation in progress if all workers have reported. Returns the first worker, too, for which the objective is not
+    /// finite.
+    pub(super) fn results(
+        &mut self,
+        metric: &Metric,
+    ) -> Option<(Evaluation, CopyEvaluations, Option<WorkerId>)> {
         let (_, parts) = self.evaluations.take_parts()?;
+        let is_spoilt = |sums: &EvaluationSums| !sums.objective.sum.is_finite();
+        let spoilt = parts.iter().find(|(_, (sums, _))| is_spoilt(sums)).map(|(worker, _)| *worker);
         let mut sums: BTreeMap<DcId, EvaluationSums> = BTreeMap::new();
         for (worker, (part, _)) in &parts {
             *sums.entry(worker.dc).or_default() += *part;
@@ -35,7 +41,7 @@ impl Collected {
         let equal = digests.all(|digest| Some(digest) == first);
         let sums: Vec<(DcId, EvaluationSums)> = sums.into_iter().collect();
         let results = CopyEvaluations::of_sums(metric, &sums, equal);
-        Some((self.evaluations.finish(), results))
+        Some((self.evaluations.finish(), results, spoilt))
     }
 
     /// The shards of the copy that was asked for and its clock, once all are here.
@@ -147,7 +153,13 @@ impl Conductor<'_> {
     pub(super) async fn conclude_evaluation(&mut self) -> Result<(), RealError> {
         let (ticket, metric) = (self.collected.evaluations.ticket(), self.application.metric());
         let results = self.collected.results(&metric);
-        let Some((ticket, (evaluation, results))) = ticket.zip(results) else { return Ok(()) };
+        let Some((ticket, (evaluation, results, spoilt))) = ticket.zip(results) else {
+            return Ok(());
+        };
+        if let Some(worker) = spoilt {
+            let name = self.context.run_context.name(NodeId::Worker(worker));
+            warn!("{name} reports an objective that is not finite, at clock {}", evaluation.clock);
+        }
 
         let (dcs, is_due) = (evaluation.dcs(), self.monitor.is_snapshot_due(evaluation.clock));
         let clock = evaluation.clock;

@@ -92,7 +92,7 @@ impl CoordinatorClient {
         listens: SocketAddr,
     ) -> Result<(Incarnation, Channel), RealError> {
         let hello = Hello { listens: Some(listens), begins: true, ..context.hello(Purpose::Join) };
-        let joined = context.join(NodeId::Coordinator, coordinator, &hello).await?;
+        let joined = meet(context, context.join(NodeId::Coordinator, coordinator, &hello)).await?;
         tell_connected(context);
         let incarnation = joined.incarnation().ok_or_else(|| RealError::Broken {
             from: "the coordinator".into(),
@@ -114,7 +114,7 @@ impl CoordinatorClient {
             Some(ServerProcess { is_new: false, .. }) => {
                 rejoin(context, context.join(NodeId::Coordinator, coordinator, &hello)).await
             }
-            _ => context.join(NodeId::Coordinator, coordinator, &hello).await,
+            _ => meet(context, context.join(NodeId::Coordinator, coordinator, &hello)).await,
         };
         let joined = joined?;
         tell_connected(context);
@@ -385,6 +385,23 @@ fn tell_connected(context: &NodeContext) {
     info!(target: TOLD, "{}: connected to the coordinator, waiting for the other nodes", context.name());
 }
 
+/// Connects to the coordinator of a run in which the node has taken no part, as far as it knows: nodes may be started before
+/// their coordinator, and one without a state may have been part of a run that has ended.
+async fn meet(
+    context: &NodeContext,
+    joining: impl Future<Output = Result<Channel, RealError>>,
+) -> Result<Channel, RealError> {
+    let patience = context.run_context.plan.failures.give_up_after.0.max(FIRST_WAIT_MIN);
+    let joined = timeout(patience, joining).await;
+    joined.unwrap_or_else(|_| {
+        let seconds = patience.as_secs();
+        let reason = format!(
+            "it was not reached for {seconds} s; it may not have been started, or the run may have ended without this node"
+        );
+        Err(RealError::Lost { node: "the coordinator".into(), reason })
+    })
+}
+
 /// Connects to the coordinator of a run in which the node has taken part. Fails once a node would be given up.
 async fn rejoin(
     context: &NodeContext,
@@ -429,6 +446,9 @@ async fn read(
 }
 
 const SAID_MAX: usize = 256;
+/// How long a node without a state waits for its coordinator at least, so that there is time to start all nodes.
+const FIRST_WAIT_MIN: Duration = Duration::from_secs(3_600);
+
 const ORDERS_MAX: usize = 256;
 
 #[cfg(test)]

@@ -85,7 +85,9 @@ impl Board {
 
     pub(super) fn on_tick(&mut self, time_s: f64, clocks: &[Option<u64>], wan_sent_bytes: &[u64]) {
         self.time_s = time_s;
-        self.wan_bytes = wan_sent_bytes.iter().sum::<u64>().max(self.wan_bytes);
+        // Servers report what they have sent, and any of them may claim any number.
+        let sent = wan_sent_bytes.iter().fold(0_u64, |sum, sent| sum.saturating_add(*sent));
+        self.wan_bytes = sent.max(self.wan_bytes);
         for (board, clock) in self.data_centers.iter_mut().zip(clocks) {
             board.absent = clock.is_none();
             board.clock = clock.unwrap_or(board.clock);
@@ -138,3 +140,23 @@ fn blocked_share(
 }
 
 const RATE_WINDOW_S: f64 = 1.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_servers_claim_to_have_sent_is_added_up() {
+        let plan = |name: &str| DcPlan { name: name.into(), workers: 1 };
+        let mut board = Board::new(LivePlan {
+            title: String::new(),
+            target_objective: None,
+            metric: "rmse".into(),
+            data_centers: ["north", "south"].map(plan).into(),
+        });
+        board.on_tick(1.0, &[Some(1), Some(1)], &[3, 4]);
+        assert_eq!(board.wan_bytes, 7);
+        board.on_tick(2.0, &[Some(2), Some(2)], &[u64::MAX, 4]);
+        assert_eq!(board.wan_bytes, u64::MAX);
+    }
+}

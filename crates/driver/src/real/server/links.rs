@@ -65,28 +65,33 @@ impl ServerNode {
         self.stalled = stalled;
     }
 
-    /// Logs the beginning and the end of a pause under a partial partition.
+    /// Logs the beginning and the end of a pause under a partial partition. A mirror can say as often as it likes that it receives
+    /// nothing.
     pub(super) fn log_pause(&mut self) {
         let pauses_for = self.server.server().pauses_for();
         if pauses_for == self.pauses_for {
             return;
         }
 
+        let before = std::mem::replace(&mut self.pauses_for, pauses_for);
+        let Some(left_out) = self.pause_lines.pass() else { return };
         let own = self.context.name();
         let name = |dc: DcId| &self.context.run_context.plan.topology.dc(dc).name;
         let dc = name(self.server.server().id().dc);
-        match (pauses_for, self.pauses_for) {
+        match (pauses_for, before) {
             (Some(other), _) => {
                 let other = name(other);
                 warn!(
-                    "{own}: {dc} pauses: {dc} and {other} exchange no updates, and others exchange updates with both"
+                    "{own}: {dc} pauses: {dc} and {other} exchange no updates, and others exchange updates with both{left_out}"
                 );
             }
             (None, Some(other)) => {
-                info!("{own}: {dc} resumes: it has received the missed updates of {}", name(other));
+                let other = name(other);
+                info!(
+                    "{own}: {dc} resumes: it has received the missed updates of {other}{left_out}"
+                );
             }
             (None, None) => {}
         }
-        self.pauses_for = pauses_for;
     }
 }

@@ -21,6 +21,7 @@ use crate::interrupted::Interrupted;
 use crate::real::connections::acceptor::{Acceptor, ProvenCaller, listen, once_free};
 use crate::real::connections::channel::Channel;
 use crate::real::connections::message::{CopyUse, KeptModel, Order, Report};
+use crate::real::connections::throttle::LogThrottle;
 use crate::real::environment::{Datagrams, Environment, Listener};
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
@@ -59,6 +60,7 @@ struct ServerNode {
     stand_ins: StandIns,
     /// The mirror for which reads are held back, as was last logged.
     pauses_for: Option<DcId>,
+    pause_lines: LogThrottle,
     /// The mirrors whose clocks do not advance, as was last logged.
     stalled: BTreeSet<DcId>,
     beat: Interval,
@@ -233,6 +235,7 @@ impl ServerNode {
             parked: BTreeMap::new(),
             stand_ins: StandIns::default(),
             pauses_for: None,
+            pause_lines: LogThrottle::default(),
             stalled: BTreeSet::new(),
             beat,
             turns: Turns::default(),

@@ -13,6 +13,7 @@ use crate::real::connections::channel::{Parcel, Reader};
 use crate::real::connections::message::{
     Hello, Purpose, check_waits, decode_copy, decode_copy_rows, unpack,
 };
+use crate::real::connections::throttle::LogThrottle;
 use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::{NodeContext, Patience};
 use crate::real::server::mirrors::Addresses;
@@ -101,6 +102,7 @@ impl Servers {
                 layout: layout.clone(),
                 next_requests: next_requests.clone(),
                 bytes_max: rows_read_bytes_max(layout, count),
+                lines: LogThrottle::default(),
             };
             reading.spawn(server.keep(addresses.subscribe(), sender));
             ways.push(ToServer::Far(None));
@@ -200,6 +202,8 @@ struct Far {
     next_requests: watch::Receiver<NextRequests>,
     /// The largest message of the server, in bytes.
     bytes_max: usize,
+    /// Of lost connections: a server loses them as often as it likes.
+    lines: LogThrottle,
 }
 
 impl Far {
@@ -251,7 +255,10 @@ impl Far {
             if sender.is_closed() {
                 return Ok(());
             }
-            info!("{} has lost the connection to {name}: {error}", self.context.name());
+            if let Some(left_out) = self.lines.pass() {
+                let own = self.context.name();
+                info!("{own} has lost the connection to {name}: {error}{left_out}");
+            }
             self.context.on_lost(node);
             sleep(BREATH).await;
         }

@@ -1,7 +1,9 @@
 //! Hosts without a certificate that send packets to the ports of a run.
 
+use std::collections::VecDeque;
 use std::fs;
-use std::net::UdpSocket;
+use std::net::{TcpStream, UdpSocket};
+use std::time::Duration;
 
 use rustls::Side;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
@@ -9,7 +11,7 @@ use rustls::quic::Version;
 
 use crate::addresses::free_address;
 use crate::failures::{Bare, Limit};
-use crate::{Bench, Node, check_summary, run_file, said};
+use crate::{Bench, Node, check_summary, evaluations, run_file, said};
 
 /// Nobody who forges them reads an answer, so no handshake goes on. Half of the places for handshakes are theirs at most,
 /// and the lines about them are limited in rate.
@@ -47,6 +49,60 @@ fn a_run_goes_on_through_a_flood_of_forged_initials_and_its_log_stays_short() {
     let refused = said.lines().filter(|line| line.contains("refused a connection from")).count();
     assert!(refused > 0, "{said}");
     assert!(said.lines().count() < LINES_MAX, "{} lines:\n{said}", said.lines().count());
+}
+
+/// Two runs at once, of which strangers besiege one. A clock takes 50 ms, in which nodes compute for less than one, so that
+/// both have the processors that they need.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "strangers call at a rate")]
+fn a_run_that_strangers_besiege_keeps_nineteen_of_twenty_clocks() {
+    let names = ["north", "south"];
+    let text = run_file(&names, "", "clocks = 1000000");
+    let text = text.replace("clock_overhead = \"10 ms\"", "clock_overhead = \"50 ms\"");
+    let text = text.replace("every = 5", "every = 1");
+    let start = |listens: &str| {
+        let run = Bare::new(&text, &names);
+        let mut nodes = vec![run.server("north", "127.0.0.1:0"), run.server("south", listens)];
+        nodes.extend(names.map(|dc| run.worker(dc)));
+        (run, nodes)
+    };
+    let listens = free_address();
+    let (mut besieged, besieged_nodes) = start(&listens);
+    let (mut calm, calm_nodes) = start(&free_address());
+    let _limit = Limit::on(&[&besieged.conductor, &besieged_nodes[1], &calm.conductor]);
+    besieged.goes_on(1);
+    calm.goes_on(1);
+
+    let clock_of = |run: &Bare| {
+        let last = evaluations(&run.bench, "out").pop();
+        last.and_then(|last| last["clock"].as_u64()).unwrap()
+    };
+    let before = [&besieged, &calm].map(clock_of);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (mut idle, mut callers, mut number) = (VecDeque::new(), 0, 0);
+    let clocks = loop {
+        for _ in 0..10 {
+            number += 1;
+            // A buffer that is full loses the packet, as it would those of others.
+            let _lost = socket.send_to(&forged(number), &listens);
+        }
+        for at in [&listens, &besieged.coordinator] {
+            callers +=
+                u64::from(TcpStream::connect(at).map(|caller| idle.push_back(caller)).is_ok());
+        }
+        while idle.len() > IDLE_MAX {
+            idle.pop_front();
+        }
+        // A thousand packets and two hundred callers a second.
+        std::thread::sleep(Duration::from_millis(10));
+        let now = [&besieged, &calm].map(clock_of);
+        if now[1] >= before[1] + CLOCKS {
+            break [now[0] - before[0], now[1] - before[1]];
+        }
+    };
+    assert!(callers > 500, "{callers}");
+    assert!(20 * clocks[0] >= 19 * clocks[1], "{clocks:?}");
+    drop((besieged_nodes, calm_nodes));
 }
 
 /// A folder that somebody else has made may have a link where a node's log is to be.
@@ -118,6 +174,12 @@ fn initial(connection: &[u8; 8], number: u8, reserved: u8, frames: &[u8], bytes:
 
 /// The packets of one flood: many times the places for handshakes.
 const PACKETS: u64 = 500;
+
+/// For how many clocks a run is besieged: ten seconds of them.
+const CLOCKS: u64 = 200;
+
+/// More callers than the places that a node has for those who have not proven who they are.
+const IDLE_MAX: usize = 400;
 
 /// Ten lines at once and one each five seconds, and what a run says of itself.
 const LINES_MAX: usize = 100;

@@ -5,6 +5,7 @@
 
 mod mirror;
 mod reports;
+mod server;
 mod worker;
 
 use std::cell::RefCell;

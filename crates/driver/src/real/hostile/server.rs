@@ -1,0 +1,379 @@
+//! A server, over TCP and TLS, against a whole worker of its data center.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::sync::mpsc::Sender;
+
+use super::{HONEST, Log, SERVER};
+use crate::cluster::Blueprint;
+use crate::real::connections::acceptor::{Acceptor, listen};
+use crate::real::connections::channel::{Parcel, Reader};
+use crate::real::connections::message::{Answer, MESSAGE_BYTES_MAX, Order, Report, pack};
+use crate::real::error::ChannelError;
+use crate::real::test_run::{self, Stage};
+use crate::real::worker::evaluating::Evaluating;
+use crate::real::worker::work;
+use gaia_core::coordinator::StandIns;
+use gaia_core::node::{RowsRead, WorkerMessage, decode_worker_message, encode_rows_read};
+use gaia_core::recovery::RequestSeq;
+use gaia_core::sync::WaitReason;
+use gaia_core::types::{Clock, DcId, NodeId, ShardLayout, WorkerId};
+use gaia_core::wire::LanKind;
+
+/// A server that answers a worker what a test has it answer.
+struct HostileServer {
+    acceptor: Acceptor,
+    at: SocketAddr,
+    layout: ShardLayout,
+    /// The latest connection of the worker.
+    connection: Option<(Reader, Sender<Parcel>)>,
+    /// The clock whose read is due.
+    clock: Clock,
+    /// The number of values that the worker has asked for.
+    asked: usize,
+}
+
+impl HostileServer {
+    async fn open(stage: &Stage) -> Self {
+        let context = stage.run_context.node_context(NodeId::Server(SERVER)).unwrap();
+        let environment = &*stage.run_context.environment;
+        let listener = listen(environment, ([127, 0, 0, 1], 0).into()).await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let callers = [NodeId::Worker(HONEST)].into();
+        let acceptor = Acceptor::open(&context, listener, callers, None);
+        let layout = Blueprint::new(&stage.plan, &stage.application).layouts()[0].clone();
+        Self { acceptor, at, layout, connection: None, clock: Clock::ZERO, asked: 0 }
+    }
+
+    /// Accepts the next connection of the worker, and does not say which request is due.
+    async fn accept(&mut self) {
+        let mut caller = self.acceptor.proven_caller().await;
+        assert_eq!(caller.hello.node, NodeId::Worker(HONEST));
+        caller.channel.answer(&Answer::Welcome).await.unwrap();
+        let (reader, parcels, _) = caller.channel.start(16);
+        self.connection = Some((reader, parcels));
+    }
+
+    /// Accepts the next connection of the worker, and waits for the read that is due on it.
+    async fn meet(&mut self) {
+        self.accept().await;
+        self.send((LanKind::Hello, pack(&self.due()))).await;
+        self.hear_read().await;
+    }
+
+    fn due(&self) -> RequestSeq {
+        RequestSeq { clock: self.clock, updates: false }
+    }
+
+    async fn send(&self, parcel: Parcel) {
+        let (_, parcels) = self.connection.as_ref().unwrap();
+        // The worker may have closed the connection.
+        let _closed = parcels.send(parcel).await;
+    }
+
+    async fn next(&mut self) -> Result<Parcel, ChannelError> {
+        let (reader, _) = self.connection.as_mut().unwrap();
+        reader.next(|_| MESSAGE_BYTES_MAX, None).await
+    }
+
+    /// Waits for the read of the clock. A worker that has not started asks first where to.
+    async fn hear_read(&mut self) {
+        loop {
+            let (_, body) = self.next().await.unwrap();
+            match decode_worker_message(&body, &self.layout).unwrap() {
+                WorkerMessage::Reset => {
+                    self.send((LanKind::Hello, pack(&(self.due(), false)))).await;
+                }
+                WorkerMessage::Read { clock, rows } => {
+                    assert_eq!(clock, self.clock);
+                    self.asked = rows.parameters(&self.layout);
+                    assert!(self.asked > 0, "an answer has values");
+                    return;
+                }
+                other => panic!("the worker sends {other:?}, expected a read"),
+            }
+        }
+    }
+
+    /// The answer that the worker waits for.
+    fn right(&self) -> RowsRead {
+        RowsRead {
+            clock: self.clock,
+            at: self.clock,
+            values: vec![0.5; self.asked].into(),
+            held: vec![(WaitReason::LocalWorker { worker: OTHER }, TIME)],
+            probes: Vec::new(),
+            keeps: false,
+            stretch: None,
+        }
+    }
+
+    /// The right answer, which this too is said to have held back.
+    fn held(&self, reason: WaitReason, time: Duration) -> Parcel {
+        let mut read = self.right();
+        read.held.push((reason, time));
+        rows_read(&read)
+    }
+
+    /// The right answer, with another body.
+    fn changed(&self, change: impl FnOnce(&mut Vec<u8>)) -> Parcel {
+        let mut body = encode_rows_read(&self.right());
+        change(&mut body);
+        (LanKind::RowsRead, body)
+    }
+
+    /// Meets the worker again, which says nothing more on the connection before and closes it: at the latest once the next
+    /// one is there.
+    async fn is_refused(&mut self) {
+        let (mut reader, _parcels) = self.connection.take().unwrap();
+        let closes = async {
+            if let Ok((kind, _)) = reader.next(|_| MESSAGE_BYTES_MAX, None).await {
+                panic!(
+                    "the worker goes on with a {kind:?}, expected that it closes the connection"
+                );
+            }
+        };
+        tokio::join!(closes, self.meet());
+    }
+
+    /// Answers the read of a clock rightly. Returns the update that the worker makes of it.
+    async fn step(&mut self) -> Vec<u8> {
+        self.send(rows_read(&self.right())).await;
+        let (_, body) = self.next().await.unwrap();
+        match decode_worker_message(&body, &self.layout).unwrap() {
+            WorkerMessage::Update { clock, .. } => assert_eq!(clock, self.clock),
+            other => panic!("the worker sends {other:?}, expected an update"),
+        }
+        self.clock = self.clock.next();
+        self.hear_read().await;
+        body
+    }
+}
+
+/// A run whose worker reads its example at each clock, so that each right answer has values.
+async fn stage() -> Stage {
+    let settings = "clocks_per_pass = 1\n[sync.remote]\nmodel = \"bsp\"";
+    Stage::new(test_run::plan_of(settings, 2, &["a"])).await
+}
+
+fn rows_read(read: &RowsRead) -> Parcel {
+    (LanKind::RowsRead, encode_rows_read(read))
+}
+
+/// Runs a worker beside a scene at its server.
+async fn beside_worker<T>(mut stage: Stage, at: SocketAddr, scene: impl Future<Output = T>) -> T {
+    let acceptor = stage.acceptor.take().unwrap();
+    let blueprint = Blueprint::new(&stage.plan, &stage.application);
+    let machine = blueprint.worker(HONEST);
+    let evaluating = Evaluating::new(stage.application.clone(), &blueprint, HONEST);
+    let (context, layouts) = (stage.worker(HONEST), blueprint.layouts().to_vec());
+    let node_config = stage.node_config();
+    let working = work(context, (machine, evaluating), layouts, &node_config, None, None);
+    tokio::select! {
+        worked = working => panic!("the worker has ended: {:?}", worked.err()),
+        () = coordinate(acceptor, at) => panic!("the worker has left its coordinator"),
+        seen = scene => seen,
+    }
+}
+
+/// Starts the worker, and keeps its connection to the coordinator until the worker closes it.
+async fn coordinate(mut acceptor: Acceptor, server: SocketAddr) {
+    let mut caller = acceptor.proven_caller().await;
+    caller.channel.answer(&Answer::Welcome).await.unwrap();
+    let (mut reader, parcels, _) = caller.channel.start(8);
+    let servers = vec![(SERVER, server.to_string())];
+    let begin = Order::Begin { servers, stand_ins: StandIns::default() };
+    for order in [begin, Order::Start { stopped: None }] {
+        parcels.send((LanKind::Order, pack(&order))).await.unwrap();
+    }
+    while reader.next(|_| MESSAGE_BYTES_MAX, None).await.is_ok() {
+        let _closed = parcels.send((LanKind::Order, pack(&Order::Alive))).await;
+    }
+}
+
+/// The updates of a worker, whose server does harm before it answers each of its reads.
+async fn train(clocks: usize, harm: impl AsyncFn(&mut HostileServer)) -> Vec<Vec<u8>> {
+    let stage = stage().await;
+    let mut server = HostileServer::open(&stage).await;
+    beside_worker(stage, server.at, async {
+        server.meet().await;
+        let mut updates = Vec::new();
+        for _ in 0..clocks {
+            harm(&mut server).await;
+            updates.push(server.step().await);
+        }
+        updates
+    })
+    .await
+}
+
+/// A message that a server may not send, and what its worker says of it.
+type Wrong = (fn(&HostileServer) -> Parcel, &'static str);
+
+/// Sends one of these at each clock. The worker closes the connection, says why, connects again, and takes the right answer.
+async fn each_is_refused(wrong: &[Wrong]) {
+    let alone = train(wrong.len(), async |_| {}).await;
+    let log = Log::begin();
+    let harmed = train(wrong.len(), async |server| {
+        let (parcel, expected) = wrong[server.clock.0 as usize];
+        server.send(parcel(server)).await;
+        // A worker that only leaves out the first would go on with this one.
+        server.send(rows_read(&server.right())).await;
+        server.is_refused().await;
+        is_named(&log, expected);
+    });
+    assert_eq!(harmed.await, alone, "what is refused leaves no trace");
+}
+
+/// Checks that this is why the worker has closed its latest connection.
+fn is_named(log: &Log, expected: &str) {
+    let text = log.text();
+    let named = "worker 0 of a has lost the connection to server 0 of a: ";
+    let line = text.lines().rfind(|line| line.contains(named));
+    assert!(line.is_some_and(|line| line.contains(expected)), "{expected}:\n{text}");
+}
+
+/// The worker would report it on, and the coordinator would blame the worker.
+#[tokio::test]
+async fn an_answer_that_waited_for_what_the_run_lacks_is_refused_by_name_and_the_worker_trains_on()
+{
+    each_is_refused(&[
+        (
+            |server| server.held(WaitReason::Updates { from: ABSENT }, TIME),
+            "updates of dc9 have not arrived, expected data centers and workers of the run",
+        ),
+        (
+            |server| server.held(WaitReason::Announced { from: ABSENT, row: 0 }, TIME),
+            "dc9 announced row 0, expected data centers and workers of the run",
+        ),
+        (
+            |server| server.held(WaitReason::LocalWorker { worker: NOBODY }, TIME),
+            "dc0/worker2 is behind, expected data centers and workers of the run",
+        ),
+        (
+            |server| {
+                let worker = WorkerId { dc: ABSENT, index: 0 };
+                server.held(WaitReason::LocalWorker { worker }, TIME)
+            },
+            "dc9/worker0 is behind, expected data centers and workers of the run",
+        ),
+    ])
+    .await;
+}
+
+/// Sums of such times would overflow.
+#[tokio::test]
+async fn an_answer_that_waited_for_centuries_is_refused_by_name_and_the_worker_trains_on() {
+    each_is_refused(&[
+        (
+            |server| server.held(WaitReason::Updates { from: SERVER.dc }, LONGEST),
+            "received a read that was held back for 18446744073 s (bandwidth), expected at most",
+        ),
+        (
+            |server| server.held(WaitReason::LocalWorker { worker: OTHER }, LONGEST),
+            "received a read that was held back for 18446744073 s (local), expected at most",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn an_answer_whose_body_is_wrong_is_refused_by_name_and_the_worker_trains_on() {
+    each_is_refused(&[
+        // Lengths.
+        (|server| server.changed(Vec::clear), "ends within a clock"),
+        (|server| server.changed(|body| body.truncate(VALUES_AT + 2)), "ends within values"),
+        (|server| server.changed(|body| body.truncate(body.len() - 1)), "ends within a count"),
+        (|server| server.changed(|body| body.extend([0; 3])), "3 bytes after the end of a message"),
+        (|server| server.changed(|body| body.resize(1 << 20, 0)), "expected at most"),
+        // Rows, workers and reasons that nobody has.
+        (
+            |server| {
+                let values = vec![0.5; server.layout.parameters() + 1].into();
+                rows_read(&RowsRead { values, ..server.right() })
+            },
+            "values that do not fit the shard",
+        ),
+        (
+            |server| server.changed(|body| body[reason_at(server) + 6] = 1),
+            "workers that do not fit the shard",
+        ),
+        (
+            |server| server.changed(|body| body[reason_at(server)] = 9),
+            "peer sent reason 9, expected 0 to 4",
+        ),
+    ])
+    .await;
+}
+
+/// Where the first reason is in the right answer, which has a count before it.
+fn reason_at(server: &HostileServer) -> usize {
+    VALUES_AT + 4 * server.asked + 4
+}
+
+#[tokio::test]
+async fn a_message_that_no_server_sends_is_refused_by_name_and_the_worker_trains_on() {
+    each_is_refused(&[
+        (|_| (LanKind::Report, pack(&Report::Ready)), "received Report from a server"),
+        (|_| (LanKind::Order, pack(&Order::End)), "received Order from a server"),
+        (|_| (LanKind::WorkerMessage, vec![2]), "received WorkerMessage from a server"),
+        (|_| (LanKind::Summary, Vec::new()), "received Summary from a server"),
+        (|_| (LanKind::Copy, vec![0; 7]), "received a copy without a ticket"),
+        (|_| (LanKind::CopyRows, vec![0; 7]), "received a copy without a digest"),
+        (|_| (LanKind::CopyRows, vec![0; 15]), "received a copy without a ticket"),
+        (|_| (LanKind::Hello, Vec::new()), "the bytes end within a value"),
+    ])
+    .await;
+}
+
+/// Nothing is due on a connection before the server has said what.
+#[tokio::test]
+async fn an_answer_before_the_due_request_is_refused_by_name_and_the_worker_trains_on() {
+    let alone = train(1, async |_| {}).await;
+    for kind in [LanKind::RowsRead, LanKind::Copy, LanKind::CopyRows] {
+        let log = Log::begin();
+        let stage = stage().await;
+        let mut server = HostileServer::open(&stage).await;
+        let harmed = beside_worker(stage, server.at, async {
+            server.accept().await;
+            server.send((kind, encode_rows_read(&server.right()))).await;
+            server.send((LanKind::Hello, pack(&server.due()))).await;
+            server.is_refused().await;
+            is_named(&log, &format!("received {kind:?} from a server, which was not expected"));
+            server.step().await
+        });
+        assert_eq!([harmed.await], alone[..], "what is refused leaves no trace");
+    }
+}
+
+/// After a reconnect, servers send answers that the worker has: these are no offence.
+#[tokio::test]
+async fn answers_that_a_worker_has_not_asked_for_change_nothing() {
+    let alone = train(CLOCKS, async |_| {}).await;
+    let harmed = train(CLOCKS, async |server| {
+        let other = || RowsRead { values: vec![9.0; server.asked].into(), ..server.right() };
+        let unasked = [
+            RowsRead { clock: server.clock.next(), at: server.clock.next(), ..other() },
+            RowsRead { at: Clock(u64::MAX), ..other() },
+            RowsRead { values: vec![9.0; server.asked - 1].into(), ..other() },
+            RowsRead { values: Vec::new().into(), ..other() },
+        ];
+        for read in unasked {
+            server.send(rows_read(&read)).await;
+        }
+    });
+    assert_eq!(harmed.await, alone);
+}
+
+/// The other worker of the data center.
+const OTHER: WorkerId = WorkerId { dc: DcId(0), index: 1 };
+const NOBODY: WorkerId = WorkerId { dc: DcId(0), index: 2 };
+const ABSENT: DcId = DcId(9);
+const TIME: Duration = Duration::from_secs(3);
+/// The longest time that an answer can name: 584 years.
+const LONGEST: Duration = Duration::from_nanos(u64::MAX);
+/// Two clocks and a count are before the values of an answer.
+const VALUES_AT: usize = 20;
+const CLOCKS: usize = 3;

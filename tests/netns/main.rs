@@ -162,7 +162,10 @@ fn a_dead_link_between_two_of_three_data_centers_spoils_nothing() {
     cluster.wait_for_log("server-2", "west resumes: it has received the missed updates of south");
     let (outcome, calm) = (cluster.end(), calm.join().unwrap());
 
-    println!("objective {} of {} without", outcome.objective, calm.objective);
+    println!(
+        "objective {} of {} without, clocks {:?}",
+        outcome.objective, calm.objective, outcome.clocks
+    );
     assert!(outcome.copies_equal && calm.copies_equal, "{outcome:?}");
     assert!(outcome.objective < 1.05 * calm.objective, "{outcome:?} of {calm:?}");
     assert!(outcome.clocks[0] > outcome.clocks[west] + 200, "north did not wait: {outcome:?}");

@@ -119,9 +119,7 @@ pub(super) fn run(seed: u64, besides: Besides) -> Result<Run, String> {
 /// # Errors
 /// The first check that failed.
 pub(super) fn run_drawn(drawn: Drawn, seed: u64, besides: Besides) -> Result<Run, String> {
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    LocalSet::new().block_on(&runtime, async {
+    in_virtual_time(async {
         let cluster = Rc::new(Cluster::new(drawn, Seed(seed).child("world")));
         cluster.dies_at_end.set(besides == Besides::LastDeath);
         let mut floods = JoinSet::new();
@@ -155,14 +153,18 @@ pub(super) fn run_drawn(drawn: Drawn, seed: u64, besides: Besides) -> Result<Run
 
 /// Runs one process of a cluster without any other. Returns how it has ended, and after how long.
 pub(super) fn run_alone(drawn: Drawn, process: usize) -> (Result<NodeEnd, String>, Duration) {
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
+    in_virtual_time(async {
         let cluster = Rc::new(Cluster::new(drawn, Seed(0).child("world")));
         let environment = cluster.environments[process].borrow().clone();
         let began = Instant::now();
         let ended = cluster.part(process, environment, PORT_MIN + process as u16).await;
         (ended, began.elapsed())
     })
+}
+
+fn in_virtual_time<T>(run: impl Future<Output = T>) -> T {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    LocalSet::new().block_on(&runtime.unwrap(), run)
 }
 
 impl Cluster {

@@ -26,7 +26,7 @@ use rayon::prelude::*;
 
 use self::cluster::{Besides, Run, run, run_alone, run_drawn};
 use self::drawn::{ClusterFault, Drawn, What};
-use gaia_config::FailuresConfig;
+use gaia_config::{FailuresConfig, Plan};
 use gaia_core::sync::RemoteSync;
 use gaia_core::types::DurationSetting;
 
@@ -99,6 +99,15 @@ fn a_coordinator_that_dies_when_a_node_has_ended_comes_back_and_ends_the_run() {
     }
 }
 
+/// The first cluster that is drawn with such a plan, for a run of so many clocks without a late joiner.
+fn first(clocks: u64, is_such: impl Fn(&Plan) -> bool) -> Drawn {
+    let mut drawn = (0..).map(Drawn::new).find(|drawn| is_such(&drawn.plan)).unwrap();
+    drawn.joins = None;
+    drawn.plan.failures = FailuresConfig::default();
+    drawn.plan.stop.clocks = Some(clocks);
+    drawn
+}
+
 /// Nodes may be started before their coordinator, and one may be started after the end of its run.
 #[test]
 fn a_node_without_a_state_waits_an_hour_for_its_coordinator() {
@@ -115,11 +124,7 @@ fn a_node_without_a_state_waits_an_hour_for_its_coordinator() {
 /// No clock waits for a coordinator, and only a coordinator ends a run.
 #[test]
 fn a_run_whose_coordinator_is_away_goes_no_further_than_it_has_to() {
-    let is_bsp = |drawn: &Drawn| matches!(drawn.plan.remote, RemoteSync::Bsp(_));
-    let mut drawn = (0..).map(Drawn::new).find(is_bsp).unwrap();
-    drawn.joins = None;
-    drawn.plan.failures = FailuresConfig::default();
-    drawn.plan.stop.clocks = Some(20);
+    let mut drawn = first(20, |plan| matches!(plan.remote, RemoteSync::Bsp(_)));
     let what = What::Kill { process: drawn.processes.len() - 1, write: None, moves: false };
     let (at, lasts) = (Duration::from_secs(1), Duration::from_secs(30));
     drawn.faults = vec![ClusterFault { at, lasts, what }];
@@ -130,11 +135,7 @@ fn a_run_whose_coordinator_is_away_goes_no_further_than_it_has_to() {
 
 #[test]
 fn a_server_whose_worker_is_ahead_of_the_copy_that_it_takes_keeps_a_checkpoint() {
-    let is_tap = |drawn: &Drawn| matches!(drawn.plan.remote, RemoteSync::Tap(_));
-    let mut drawn = (0..).map(Drawn::new).find(is_tap).unwrap();
-    drawn.joins = None;
-    drawn.plan.failures = FailuresConfig::default();
-    drawn.plan.stop.clocks = Some(20);
+    let mut drawn = first(20, |plan| matches!(plan.remote, RemoteSync::Tap(_)));
 
     // The worker sends its clock. With that a checkpoint is due, and an order is to be sent.
     drawn.plan.checkpoint.every = Some(3);
@@ -151,10 +152,7 @@ fn a_server_whose_worker_is_ahead_of_the_copy_that_it_takes_keeps_a_checkpoint()
 
 #[test]
 fn a_mirror_that_is_refused_is_given_up_and_the_reason_is_reported() {
-    let mut drawn = (0..).map(Drawn::new).find(|drawn| drawn.plan.needs_all().is_none()).unwrap();
-    drawn.joins = None;
-    drawn.plan.stop.clocks = Some(100);
-    drawn.plan.failures = FailuresConfig::default();
+    let mut drawn = first(100, |plan| plan.needs_all().is_none());
     drawn.plan.failures.give_up_after = DurationSetting(Duration::from_secs(12));
 
     // Only the coordinator knows the earlier incarnations, and begins above its calendar.

@@ -334,9 +334,7 @@ impl<'p> Schedule<'p> {
                     .map(|(server, peer)| self.nodes.servers[&server].machine.session(peer));
                 // A transport gives a silent peer more time than its session.
                 let (a, b, _) = pair;
-                let is_silent = [(a, b), (b, a)]
-                    .iter()
-                    .any(|(from, to)| self.network.is_silent(self.now, *from, *to));
+                let is_silent = self.network.silent_until(a, b) > self.now;
                 // It asks an idle peer whether it is there.
                 let patience = patience(&self.plan.topology, pair);
                 let dead_since = self.network.dead_since(a, b);

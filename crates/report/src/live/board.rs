@@ -86,7 +86,7 @@ impl Board {
     pub(super) fn on_tick(&mut self, time_s: f64, clocks: &[Option<u64>], wan_sent_bytes: &[u64]) {
         self.time_s = time_s;
         // Servers report what they have sent, and any of them may claim any number.
-        let sent = wan_sent_bytes.iter().fold(0_u64, |sum, sent| sum.saturating_add(*sent));
+        let sent = wan_sent_bytes.iter().copied().fold(0, u64::saturating_add);
         self.wan_bytes = sent.max(self.wan_bytes);
         for (board, clock) in self.data_centers.iter_mut().zip(clocks) {
             board.absent = clock.is_none();

@@ -279,8 +279,8 @@ impl<'a> Conductor<'a> {
 
         let (mut results, mut model) = (None, None);
         let (results, model) = loop {
-            if let Some(found) = self.collected.results(&self.application.metric()) {
-                results = Some(found.1);
+            if let Some((_, found, _)) = self.collected.results(&self.application.metric()) {
+                results = Some(found);
             }
             match self.keep() {
                 KeepModel::Coordinator if model.is_none() => {

@@ -39,6 +39,8 @@ use gaia_core::wire::LanKind;
 const SERVER: ServerId = ServerId { dc: DcId(0), shard: ShardId(0) };
 const HONEST: WorkerId = WorkerId { dc: DcId(0), index: 0 };
 const HOSTILE: WorkerId = WorkerId { dc: DcId(0), index: 1 };
+/// A worker that the data center does not have.
+const NOBODY: WorkerId = WorkerId { dc: DcId(0), index: 2 };
 
 /// The log of the nodes that run in the thread of a test.
 struct Log {
@@ -79,6 +81,13 @@ impl Log {
 
     fn text(&self) -> String {
         fs::read_to_string(&self.path).unwrap()
+    }
+
+    /// Checks that the last line about something says this of it.
+    fn says(&self, about: &str, expected: &str) {
+        let text = self.text();
+        let line = text.lines().rfind(|line| line.contains(about));
+        assert!(line.is_some_and(|line| line.contains(expected)), "{expected}:\n{text}");
     }
 }
 

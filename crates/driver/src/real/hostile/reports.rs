@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 use tokio::time;
 
-use super::{HONEST, HOSTILE, Log, SERVER};
+use super::{HONEST, HOSTILE, Log, NOBODY, SERVER};
 use crate::cluster::Blueprint;
 use crate::interrupted::Interrupted;
 use crate::real::conductor::Conductor;
@@ -99,7 +99,6 @@ fn probed(of: DcId) -> Probed {
     Probed { of, clock: Clock(10), away: 9.0, home: 1.0, untrained: 2.0 }
 }
 
-const NOBODY: WorkerId = WorkerId { dc: DcId(0), index: 2 };
 const TIME: Duration = Duration::from_secs(1);
 
 /// Shows nothing.
@@ -212,9 +211,7 @@ async fn each_is_refused(
         node.send(parcel).await;
         node.is_closed().await;
         node.join_again(stage).await;
-        let text = log.text();
-        let line = text.lines().rfind(|line| line.contains(&format!("{name} is lost: ")));
-        assert!(line.is_some_and(|line| line.contains(expected)), "{expected}:\n{text}");
+        log.says(&format!("{name} is lost: "), expected);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::Sender;
 
-use super::{HONEST, Log, SERVER};
+use super::{HONEST, Log, NOBODY, SERVER};
 use crate::cluster::Blueprint;
 use crate::real::connections::acceptor::{Acceptor, listen};
 use crate::real::connections::channel::{Parcel, Reader};
@@ -222,17 +222,9 @@ async fn each_is_refused(wrong: &[Wrong]) {
         // A worker that only leaves out the first would go on with this one.
         server.send(rows_read(&server.right())).await;
         server.is_refused().await;
-        is_named(&log, expected);
+        log.says(LOST, expected);
     });
     assert_eq!(harmed.await, alone, "what is refused leaves no trace");
-}
-
-/// Checks that this is why the worker has closed its latest connection.
-fn is_named(log: &Log, expected: &str) {
-    let text = log.text();
-    let named = "worker 0 of a has lost the connection to server 0 of a: ";
-    let line = text.lines().rfind(|line| line.contains(named));
-    assert!(line.is_some_and(|line| line.contains(expected)), "{expected}:\n{text}");
 }
 
 /// The worker would report it on, and the coordinator would blame the worker.
@@ -341,7 +333,7 @@ async fn an_answer_before_the_due_request_is_refused_by_name_and_the_worker_trai
             server.send((kind, encode_rows_read(&server.right()))).await;
             server.send((LanKind::Hello, pack(&server.due()))).await;
             server.is_refused().await;
-            is_named(&log, &format!("received {kind:?} from a server, which was not expected"));
+            log.says(LOST, &format!("received {kind:?} from a server, which was not expected"));
             server.step().await
         });
         assert_eq!([harmed.await], alone[..], "what is refused leaves no trace");
@@ -367,9 +359,11 @@ async fn answers_that_a_worker_has_not_asked_for_change_nothing() {
     assert_eq!(harmed.await, alone);
 }
 
+/// What the worker's log says of a connection, before the reason why it has closed it.
+const LOST: &str = "worker 0 of a has lost the connection to server 0 of a: ";
+
 /// The other worker of the data center.
 const OTHER: WorkerId = WorkerId { dc: DcId(0), index: 1 };
-const NOBODY: WorkerId = WorkerId { dc: DcId(0), index: 2 };
 const ABSENT: DcId = DcId(9);
 const TIME: Duration = Duration::from_secs(3);
 /// The longest time that an answer can name: 584 years.

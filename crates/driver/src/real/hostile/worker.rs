@@ -60,13 +60,9 @@ async fn each_message_that_a_worker_may_not_send_is_refused_by_name_and_the_othe
             worker.is_closed().await;
             worker.join_again().await;
 
-            let text = log.text();
-            let named = |line: &&str| line.contains("the connection to worker 1 of a: ");
-            let line = text.lines().rfind(named).unwrap_or_default();
-            assert!(
-                line.contains("server 0 of a ") && line.contains(expected),
-                "{expected}:\n{text}"
-            );
+            let lost = "the connection to worker 1 of a: ";
+            log.says(lost, "server 0 of a ");
+            log.says(lost, expected);
         }
     });
     assert_eq!(harmed.await, alone, "what is refused leaves no trace");

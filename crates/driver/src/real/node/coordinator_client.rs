@@ -110,13 +110,11 @@ impl CoordinatorClient {
         process: Option<ServerProcess>,
     ) -> Result<Self, RealError> {
         let hello = Hello { listens, process, ..context.hello(Purpose::Join) };
+        let joining = context.join(NodeId::Coordinator, coordinator, &hello);
         let joined = match process {
-            Some(ServerProcess { is_new: false, .. }) => {
-                rejoin(context, context.join(NodeId::Coordinator, coordinator, &hello)).await
-            }
-            _ => meet(context, context.join(NodeId::Coordinator, coordinator, &hello)).await,
+            Some(ServerProcess { is_new: false, .. }) => rejoin(context, joining).await?,
+            _ => meet(context, joining).await?,
         };
-        let joined = joined?;
         tell_connected(context);
         Ok(Self::start(context, coordinator, hello, joined))
     }
@@ -392,14 +390,12 @@ async fn meet(
     joining: impl Future<Output = Result<Channel, RealError>>,
 ) -> Result<Channel, RealError> {
     let patience = context.run_context.plan.failures.give_up_after.0.max(FIRST_WAIT_MIN);
-    let joined = timeout(patience, joining).await;
-    joined.unwrap_or_else(|_| {
-        let seconds = patience.as_secs();
-        let reason = format!(
-            "it was not reached for {seconds} s; it may not have been started, or the run may have ended without this node"
-        );
-        Err(RealError::Lost { node: "the coordinator".into(), reason })
-    })
+    let seconds = patience.as_secs();
+    let reason = format!(
+        "it was not reached for {seconds} s; it may not have been started, or the run may have ended without this node"
+    );
+    let lost = RealError::Lost { node: "the coordinator".into(), reason };
+    timeout(patience, joining).await.unwrap_or(Err(lost))
 }
 
 /// Connects to the coordinator of a run in which the node has taken part. Fails once a node would be given up.
@@ -446,10 +442,10 @@ async fn read(
 }
 
 const SAID_MAX: usize = 256;
+const ORDERS_MAX: usize = 256;
+
 /// How long a node without a state waits for its coordinator at least, so that there is time to start all nodes.
 const FIRST_WAIT_MIN: Duration = Duration::from_secs(3_600);
-
-const ORDERS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {

@@ -389,9 +389,8 @@ impl MirrorClient {
         };
 
         let most = entries_in(quantum, self.format);
-        let missed = peer.catch_up.as_ref();
-        let missed =
-            missed.map(|missed| missed.left.unwrap_or_else(|| route.outbox.hard_waiting()));
+        let catch_up = peer.catch_up.as_ref();
+        let missed = catch_up.map(|one| one.left.unwrap_or_else(|| route.outbox.hard_waiting()));
         loop {
             route.outbox.take(source, self.format, most, &mut self.batch, &mut self.scratch);
             if !self.batch.is_empty() {

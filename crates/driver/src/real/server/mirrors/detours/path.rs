@@ -20,8 +20,9 @@ pub(super) struct Path {
     serialisation: Duration,
     /// When the last datagram of the mirror arrived directly.
     received_at: Duration,
-    /// When the path last carried datagrams again after a break, and from when on it counted.
+    /// When the path last carried datagrams again after a break.
     recovered_at: Option<Duration>,
+    /// From when on direct datagrams count, after a break.
     counts_from: Duration,
     /// The third data center over which the mirror's reports arrive, and when the last one did.
     received_over: Option<(DcId, Duration)>,

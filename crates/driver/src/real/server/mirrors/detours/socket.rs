@@ -96,9 +96,8 @@ impl DetouringSocket {
     /// Sends the datagrams that wait, and has the receiving task woken once the socket has room for the others.
     fn poll_waiting(&self, cx: &mut Context<'_>) {
         while self.send_waiting().is_err() {
-            if locked(&self.room).as_mut().poll_writable(cx).is_pending() {
-                return;
-            }
+            // A socket that can say nothing of its room is not asked again and again.
+            let Poll::Ready(Ok(())) = locked(&self.room).as_mut().poll_writable(cx) else { return };
         }
     }
 
@@ -144,7 +143,9 @@ impl DetouringSocket {
             meta.len = rest.len();
         }
         drop(paths);
-        self.send(out);
+        if !out.is_empty() {
+            self.send(out);
+        }
     }
 
     fn detoured(&self) -> MutexGuard<'_, VecDeque<DetouredDatagram>> {

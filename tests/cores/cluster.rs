@@ -29,6 +29,8 @@ use gaia_core::wire::{BulkKind, decode_bulk, is_control};
 pub struct Setup {
     pub data_centers: usize,
     pub workers: usize,
+    /// What servers are told of their number in a data center, of which the cluster has the first.
+    pub servers: usize,
     pub parameters: usize,
     /// What every parameter starts from.
     pub initial: f32,
@@ -94,6 +96,7 @@ impl Setup {
         Self {
             data_centers: 3,
             workers: 1,
+            servers: 1,
             parameters: 8,
             initial: 0.0,
             local: LocalSync::BSP,
@@ -140,7 +143,7 @@ impl Setup {
             id: ServerId { dc, shard: ShardId(0) },
             workers: self.workers,
             all_workers: vec![self.workers; self.data_centers],
-            shards: 1,
+            shards: self.servers,
             local: self.local,
             remote: self.remote.clone(),
             outliers: self.outliers,

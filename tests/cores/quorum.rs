@@ -125,6 +125,48 @@ fn a_late_home_that_has_a_quorum_begins_its_round_within_the_grace_of_others() {
     assert_eq!([0, 1, 2].map(|dc| seen(&cluster, dc, 0)), [104.0; 3]);
 }
 
+/// Two halves of the data centers can wait for each other, each at another server.
+#[test]
+fn a_home_begins_a_round_that_others_have_begun_long_ago_if_workers_can_wait_at_another_server() {
+    for servers in [1, 2] {
+        let setup = Setup { servers, ..Setup::new(RemoteSync::LocalSteps(rounds(2))) };
+        let mut cluster = Cluster::new(&setup);
+        let second = Duration::from_secs(1);
+        for _ in 0..2 {
+            cluster.pass(second);
+            for dc in 0..3 {
+                assert!(cluster.step(dc, &[(0, 1.0)]));
+            }
+        }
+        cluster.pass(second);
+        cluster.settle();
+        assert_eq!([0, 1, 2].map(|dc| round_clock(&cluster, dc)), [2; 3]);
+
+        // The others' workers wait elsewhere, after one clock of the next round.
+        assert!(cluster.step(0, &[]) && cluster.step(0, &[(0, 1.0)]) && cluster.step(1, &[]));
+        cluster.settle();
+        assert!(!cluster.step(0, &[]), "a quorum is missing");
+        let timeout = cluster.servers[1].poll_timeout();
+        if servers == 1 {
+            assert_eq!(timeout, None, "whoever waits, waits here");
+            continue;
+        }
+        // Rounds of a second after two clocks of a second each.
+        let at = cluster.now + 6 * second;
+        assert_eq!(timeout, Some((at, TimeoutReason::RoundNotBegun)));
+
+        let early = cluster.now + (6 * second - Duration::from_nanos(1));
+        cluster.servers[1].handle_timeout(early);
+        assert_eq!(round_clock(&cluster, 1), 3, "its own workers may still come that far");
+        assert!(cluster.wake(1));
+        cluster.settle();
+        assert_eq!([0, 1, 2].map(|dc| seen(&cluster, dc, 0)), [7.0; 3]);
+        assert_eq!([0, 1, 2].map(|dc| round_clock(&cluster, dc)), [4; 3]);
+        assert!(cluster.step(0, &[]));
+        assert!((0..3).all(|dc| cluster.servers[dc].poll_timeout().is_none()));
+    }
+}
+
 /// The parts of the third data center do not reach the first one, which closes its rounds without them, but not for ever.
 #[test]
 fn nobody_is_left_behind_by_more_than_four_rounds() {

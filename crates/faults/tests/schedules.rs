@@ -852,6 +852,29 @@ fn residuals_of_clipped_updates_are_rounded() {
     holds_as_it_is(text);
 }
 
+/// Half of the data centers begin a round at one server, and the other half one at the other.
+#[test]
+fn halves_that_wait_for_each_other_at_two_servers_go_on() {
+    let text = r#"
+        seed = 4000687992
+        data_centers = 4
+        servers = 2
+        workers = 2
+        rows = 18
+        clocks = 20
+        remote = "local-steps"
+        fault = [
+            { kind = "one-way-partition", at = "1.114 s", lasts = "3.678 s", dc = 0, peer = 1 },
+        ]
+        [packets]
+        repetition = 0.027555513434494153
+        reordering = 0.0011240693640619612
+        damage = 0.032755118758651385
+        delay = 0.0012297933032892783
+    "#;
+    holds_as_it_is(text);
+}
+
 /// Two data centers that share no clique of the overlay exchange nothing but copies before the drain.
 #[test]
 fn a_copy_of_a_guard_that_arrives_last_begins_the_drain() {

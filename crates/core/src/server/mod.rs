@@ -97,6 +97,8 @@ pub enum TimeoutReason {
     BrakeDeadline,
     /// The grace of a round of local steps, or of a clock of the data center's workers, is over.
     Grace,
+    /// Other data centers have begun a round of local steps with a quorum long ago, and this one has not.
+    RoundNotBegun,
 }
 
 /// The state machine of one parameter server.

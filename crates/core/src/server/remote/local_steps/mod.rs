@@ -147,7 +147,7 @@ impl LocalSteps {
         };
         let tables: Vec<Vec<Vec<TablePart>>> = (0..fragments).map(tables_of).collect();
         let home_parameters = (0..fragments).map(|fragment| rounds.block(fragment, dc).len());
-        let quorum = Quorum::new(local_steps, data_centers, &first, home_parameters);
+        let quorum = Quorum::new(local_steps, data_centers, config.shards, &first, home_parameters);
         let outer = (0..fragments).map(|fragment| {
             let tables = tables[fragment][dc.index()].clone();
             OuterStep::new(local_steps, rounds.block(fragment, dc).len(), tables)
@@ -302,9 +302,10 @@ impl RemoteModel for LocalSteps {
         })
     }
 
-    /// Closes the rounds whose grace is over.
+    /// Closes the rounds whose grace is over, and begins those that are waited for in vain.
     fn handle_timeout(&mut self, now: Instant, _: Option<Instant>, store: &mut ShardStore) {
         for fragment in 0..self.rounds.fragments {
+            self.begin_alone_if_due(now, fragment, store);
             self.close_if_due(now, fragment, store);
         }
     }
@@ -315,8 +316,12 @@ impl RemoteModel for LocalSteps {
         _: Option<Instant>,
     ) -> Option<(Instant, TimeoutReason)> {
         let numbers = self.completed.iter().map(|completed| completed + 1);
-        let at = self.quorum.as_ref()?.poll_timeout(numbers)?;
-        Some((at, TimeoutReason::Grace))
+        let grace_ends = self.quorum.as_ref()?.grace_ends(numbers);
+        let begins_alone =
+            (0..self.rounds.fragments).filter_map(|fragment| self.begins_alone_at(fragment));
+        let reasons = grace_ends.map(|at| (at, TimeoutReason::Grace)).into_iter();
+        let reasons = reasons.chain(begins_alone.map(|at| (at, TimeoutReason::RoundNotBegun)));
+        reasons.min_by_key(|(at, _)| *at)
     }
 
     /// Copies are sent once all rounds that have begun are finished. With a quorum, once no home closes a further one.

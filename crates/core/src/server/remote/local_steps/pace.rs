@@ -109,6 +109,16 @@ impl Pace {
         self.overlaps[fragment]
     }
 
+    /// The time of a number of rounds with the clocks before them, `steps` in each, as this data center has measured them.
+    pub(super) fn typical_rounds(&self, rounds: u32, steps: u64) -> Duration {
+        let measured = &self.measured;
+        let Some((clock, round)) = typical(&measured.clocks).zip(typical(&measured.rounds)) else {
+            return UNMEASURED;
+        };
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+        round.saturating_add(clock.saturating_mul(steps)).saturating_mul(rounds)
+    }
+
     /// The least overlap that hides a round: as many clocks as it takes. 0 until rounds are measured, and where waiting
     /// for them costs less than clocks of overlap do.
     ///
@@ -170,6 +180,8 @@ const CORRECTION_MAX: f64 = 2.5;
 const WAIT_MAX: f64 = 0.05;
 /// The same on skewed data, and where it is not known whether they are.
 const WAIT_MAX_OF_SKEWED: f64 = 2.0;
+/// What is said to be the time of rounds before two clocks and a round are measured.
+const UNMEASURED: Duration = Duration::from_secs(10);
 /// The number of clocks and rounds that are remembered.
 const REMEMBERED: usize = 8;
 

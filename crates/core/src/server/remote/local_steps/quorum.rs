@@ -11,6 +11,11 @@
 //! so that all data centers count the same rounds, and a slow one takes fewer steps in each. Rounds have a *clock* of
 //! their own: the clocks that the data center has finished, and those that it has skipped.
 //!
+//! Each server of a data center skips clocks by itself. So half of the data centers can have begun a round at one server,
+//! and the other half one at another, and workers of each half wait for the other. A home therefore also begins a round of
+//! which it has a part, though no quorum, once two typical rounds have passed in which its own workers have not come that
+//! far. Then every data center that is waited for begins the round, and a quorum is in.
+//!
 //! Nobody is left behind for ever. A home closes no round while it lacks a data center's part of [`BEHIND_MAX`] rounds
 //! before. This bounds the totals that wait for a slow link, and the parts that no total includes.
 //!
@@ -38,6 +43,8 @@ pub(super) struct Quorum {
     /// The number of data centers whose parts close a round.
     needed: usize,
     grace: Duration,
+    /// Whether other servers of this data center skip clocks by themselves.
+    has_siblings: bool,
     /// The clock of rounds.
     clock: Clock,
     /// The clocks that this data center has skipped.
@@ -64,6 +71,8 @@ struct Gathered {
     parts: Vec<u64>,
     /// Since when a quorum of the open round is in.
     since: Option<Instant>,
+    /// Since when another data center has begun the open round, and this one has not.
+    behind_since: Option<Instant>,
 }
 
 /// What this data center has sent to the home of one block.
@@ -78,11 +87,12 @@ struct OwnParts {
 }
 
 impl Quorum {
-    /// The quorum of rounds whose fragments have these first rounds and home blocks of these sizes. `None` if rounds wait
-    /// for all data centers.
+    /// The quorum of rounds whose fragments have these first rounds and home blocks of these sizes, in data centers of
+    /// `servers` each. `None` if rounds wait for all data centers.
     pub(super) fn new(
         config: &LocalStepsConfig,
         data_centers: usize,
+        servers: usize,
         first: &[Clock],
         home_parameters: impl Iterator<Item = usize>,
     ) -> Option<Self> {
@@ -92,6 +102,7 @@ impl Quorum {
             complete: BTreeMap::new(),
             parts: vec![0; data_centers],
             since: None,
+            behind_since: None,
         });
         let own_parts = |next| OwnParts { next, uncounted: VecDeque::new(), missing: 0 };
         let of_fragment = |first: &Clock| (0..data_centers).map(|_| own_parts(*first)).collect();
@@ -99,6 +110,7 @@ impl Quorum {
         config.has_quorum().then(|| Self {
             needed: config.quorum_of(data_centers),
             grace: config.grace.0,
+            has_siblings: servers > 1,
             clock: Clock::ZERO,
             skipped: 0,
             gathered: gathered.collect(),
@@ -162,7 +174,7 @@ impl Quorum {
     }
 
     /// When the grace of a round is over that could be closed then. `numbers` has the open round of each fragment.
-    pub(super) fn poll_timeout(&self, numbers: impl Iterator<Item = u64>) -> Option<Instant> {
+    pub(super) fn grace_ends(&self, numbers: impl Iterator<Item = u64>) -> Option<Instant> {
         let gathered = self.gathered.iter().zip(numbers).filter(|_| !self.is_closed);
         let may_close = gathered.filter(|(one, number)| one.has_quorum(*number, self.needed));
         may_close.filter_map(|(one, _)| one.since).map(|since| since + self.grace).min()
@@ -172,7 +184,7 @@ impl Quorum {
 persist! {
     impl Persist<usize> for Quorum {
         fn walk(
-            Self { needed: _, grace: _, clock, skipped, gathered, own, closed, is_closed },
+            Self { needed: _, grace: _, has_siblings: _, clock, skipped, gathered, own, closed, is_closed },
             walk,
             parameters,
         ) {
@@ -193,8 +205,8 @@ persist! {
 }
 
 impl Gathered {
-    /// Marks the part of a data center as whole. `number` is that of the open round.
-    fn complete(&mut self, of: DcId, now: Instant, number: u64, needed: usize) {
+    /// Marks the part of a data center as whole. `number` is that of the open round, and `own` this data center.
+    fn complete(&mut self, of: DcId, own: DcId, now: Instant, number: u64, needed: usize) {
         let parameters = self.parameters;
         let part = self.incoming.remove(&of).unwrap_or_else(|| Changed::none(parameters));
         match self.complete.get_mut(&of) {
@@ -203,9 +215,12 @@ impl Gathered {
         }
 
         self.parts[of.index()] += 1;
-        if self.count(number) >= needed {
+        let begun = self.count(number);
+        if begun >= needed {
             self.since.get_or_insert(now);
         }
+        let is_behind = begun > 0 && self.parts[own.index()] < number;
+        self.behind_since = is_behind.then(|| self.behind_since.unwrap_or(now));
     }
 
     /// The number of data centers whose part of a round is whole.
@@ -227,7 +242,7 @@ impl Gathered {
 
     /// Takes the sum of all whole parts, in the order of data centers.
     fn take_total(&mut self) -> Changed {
-        self.since = None;
+        (self.since, self.behind_since) = (None, None);
         let mut parts = std::mem::take(&mut self.complete).into_values();
         let mut total = parts.next().unwrap_or_else(|| Changed::none(self.parameters));
         parts.for_each(|part| total.add(&part));
@@ -237,13 +252,14 @@ impl Gathered {
 
 persist! {
     impl Persist<()> for Gathered {
-        fn walk(Self { parameters, incoming, complete, parts, since }, walk, ()) {
+        fn walk(Self { parameters, incoming, complete, parts, since, behind_since }, walk, ()) {
             let (size, data_centers) = (*parameters, parts.len());
             let fresh = |of: &DcId| (of.index() < data_centers).then(|| Changed::none(size));
             walk.entries("incoming", incoming, fresh, |part, walk| walk.flatten(part, ()))?;
             walk.entries("complete", complete, fresh, |part, walk| walk.flatten(part, ()))?;
             walk.record_that("parts", parts, |found, _| found.len() == data_centers)?;
-            walk.record("since", since)
+            walk.record("since", since)?;
+            walk.record("behind_since", behind_since)
         }
     }
 }
@@ -340,7 +356,7 @@ impl LocalSteps {
         let number = self.completed[fragment] + 1;
         let Some(quorum) = &mut self.quorum else { return };
         let gathered = &mut quorum.gathered[fragment];
-        gathered.complete(of, now, number, quorum.needed);
+        gathered.complete(of, self.id.dc, now, number, quorum.needed);
 
         // A home that is late itself begins the round before its grace is over, so that other homes have its part sooner.
         if gathered.since.is_some() && !quorum.is_closed {
@@ -372,6 +388,26 @@ impl LocalSteps {
         }
 
         self.close_round(now, fragment, clock, total, store);
+    }
+
+    /// When this data center begins a fragment's round by itself, since workers may wait for it in vain.
+    pub(super) fn begins_alone_at(&self, fragment: usize) -> Option<Instant> {
+        let quorum = self.quorum.as_ref().filter(|quorum| quorum.has_siblings && !quorum.is_closed);
+        let since = quorum?.gathered[fragment].behind_since?;
+        Some(since + self.pace.typical_rounds(BEHIND_ROUNDS, self.rounds.steps))
+    }
+
+    /// Begins a fragment's round that others have begun long ago.
+    pub(super) fn begin_alone_if_due(
+        &mut self,
+        now: Instant,
+        fragment: usize,
+        store: &mut ShardStore,
+    ) {
+        if self.begins_alone_at(fragment).is_some_and(|at| now >= at) {
+            let clock = self.due[fragment][self.id.dc.index()];
+            self.catch_up(now, fragment, clock, store);
+        }
     }
 
     fn is_due(&self, now: Instant, fragment: usize) -> bool {
@@ -424,3 +460,5 @@ impl LocalSteps {
 
 /// The number of rounds by which a data center's parts may be late.
 const BEHIND_MAX: u64 = 4;
+/// The number of typical rounds after which a home begins a round that others have begun.
+const BEHIND_ROUNDS: u32 = 2;

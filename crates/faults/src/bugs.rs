@@ -41,6 +41,8 @@ pub enum Bug {
     ForgetsResidual,
     /// A mirror clock is reported some clocks early.
     ReportsClockEarly,
+    /// The same, of a server that has reported a pause.
+    ReportsClockEarlyAfterPause,
     /// Every second mirror clock is less than the one before it.
     MirrorClockRunsBackwards,
     /// A mirror clock counts one frame before the last one that it covers.
@@ -147,7 +149,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 61] = [
+    pub const ALL: [Self; 62] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -160,6 +162,7 @@ impl Bug {
         Self::SwapsControl,
         Self::ForgetsResidual,
         Self::ReportsClockEarly,
+        Self::ReportsClockEarlyAfterPause,
         Self::MirrorClockRunsBackwards,
         Self::CountsClockOneFrameEarly,
         Self::IgnoresMirrorClock,

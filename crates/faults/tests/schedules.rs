@@ -136,7 +136,7 @@ fn each_tree_outside_git_has_seeds_of_its_own() {
 }
 
 /// The checker that must catch each planted bug. Others may catch it, too.
-const CAUGHT_BY: [(Bug, &str); 61] = [
+const CAUGHT_BY: [(Bug, &str); 62] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -149,6 +149,7 @@ const CAUGHT_BY: [(Bug, &str); 61] = [
     (Bug::SwapsControl, "delivery"),
     (Bug::ForgetsResidual, "conservation"),
     (Bug::ReportsClockEarly, "clock bound"),
+    (Bug::ReportsClockEarlyAfterPause, "clock bound"),
     (Bug::MirrorClockRunsBackwards, "clock bound"),
     (Bug::CountsClockOneFrameEarly, "mirror clock"),
     (Bug::IgnoresMirrorClock, "clock bound"),

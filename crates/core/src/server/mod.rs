@@ -452,6 +452,12 @@ impl Server {
         self.remote.mirror_clock(of)
     }
 
+    /// The clocks of a mirror that reads do not wait for, since it has missed them in a pause or while its link was dead.
+    /// `u64::MAX` for a mirror that reads do not wait for at all. 0 if the model has no mirror clocks.
+    pub fn excused_clocks(&self, of: DcId) -> u64 {
+        self.remote.excused_clocks(of)
+    }
+
     /// The mirrors that reads do not wait for, since they send frames and their clocks do not advance. They count again
     /// once their clocks do.
     pub fn stalled_mirrors(&self) -> BTreeSet<DcId> {

@@ -17,8 +17,6 @@ pub(super) struct ClockBound {
     reported: BTreeMap<(ServerId, DcId), Vec<Clock>>,
     /// Servers that have lost their state: their clocks are those of other servers' copies.
     lost: BTreeSet<ServerId>,
-    /// Servers that have reported a pause: reads of mirrors do not wait for the clocks that they have missed.
-    paused: BTreeSet<ServerId>,
     replies: Replies,
 }
 
@@ -54,10 +52,11 @@ impl Checker for ClockBound {
         let others = others.into_iter().filter(|dc| !view.inactive.contains(dc));
         let is_lost = |dc: DcId| self.lost.contains(&ServerId { dc, shard: server.shard });
         let others = others.filter(|dc| !is_lost(*dc) && !is_lost(server.dc));
-        let mut others = others.filter(|dc| self.is_bound(view, server, *dc));
-        match others.find(|dc| clock_of(view, server, *dc) < least) {
+        let least_of = |dc| Clock(least.0.saturating_sub(excused_clocks(view, server, dc)));
+        let mut too_early = others.filter(|dc| clock_of(view, server, *dc) < least_of(*dc));
+        match too_early.next() {
             Some(dc) => {
-                let theirs = clock_of(view, server, dc);
+                let (theirs, least) = (clock_of(view, server, dc), least_of(dc));
                 Err(format!(
                     "{worker} reads at clock {read}, but {dc} is at {theirs} and must be at {least}"
                 ))
@@ -77,22 +76,7 @@ impl Checker for ClockBound {
 }
 
 impl ClockBound {
-    /// Whether the reads of a server wait for a mirror's clock. ASP excludes a mirror from which nothing is received, and
-    /// one that pauses.
-    fn is_bound(&self, view: &View<'_>, server: ServerId, mirror: DcId) -> bool {
-        let reader = view.server(server);
-        let excludes =
-            matches!(view.plan.remote, RemoteSync::Asp(_)) && reader.brake_stats().mirrors_lost > 0;
-        let has_paused = self.paused.contains(&ServerId { dc: mirror, shard: server.shard });
-        !excludes || (reader.mirror_clock(mirror).is_some() && !has_paused)
-    }
-
     fn check_reported(&mut self, from: ServerId, to: DcId, frame: &[u8]) -> Result<(), Broken> {
-        if let Ok(ControlMessage::LinkReport(report)) = decode_control(frame)
-            && report.pauses
-        {
-            self.paused.insert(from);
-        }
         let Some(clock) = mirror_clock(frame) else { return Ok(()) };
         let reported = self.reported.entry((from, to)).or_default();
         if let Some(before) = reported.last().filter(|before| **before >= clock) {
@@ -107,6 +91,15 @@ fn mirror_clock(frame: &[u8]) -> Option<Clock> {
     match decode_control(frame) {
         Ok(ControlMessage::MirrorClock { clock, .. }) => Some(clock),
         _ => None,
+    }
+}
+
+/// The clocks of a mirror that the reads of a server do not wait for. ASP waits for no clock of a mirror from which nothing
+/// is received or that pauses, and for none that a mirror has missed in a pause.
+fn excused_clocks(view: &View<'_>, server: ServerId, mirror: DcId) -> u64 {
+    match view.plan.remote {
+        RemoteSync::Asp(_) => view.server(server).excused_clocks(mirror),
+        _ => 0,
     }
 }
 

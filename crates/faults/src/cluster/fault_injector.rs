@@ -32,6 +32,8 @@ pub(crate) struct FaultInjector {
     originals: BTreeMap<(ServerId, DcId, Lane, u64), Bytes>,
     /// The first frame of each number that has arrived before its turn, with the incarnation of its receiver.
     early: BTreeMap<(ServerId, DcId, Lane, u64), (u64, Bytes)>,
+    /// Servers that have reported a pause.
+    paused: BTreeSet<ServerId>,
     /// Workers that have reconnected to a server.
     rejoined: BTreeSet<(ServerId, WorkerId)>,
     records: u64,
@@ -50,6 +52,7 @@ impl FaultInjector {
             last: BTreeMap::new(),
             originals: BTreeMap::new(),
             early: BTreeMap::new(),
+            paused: BTreeSet::new(),
             rejoined: BTreeSet::new(),
             records: 0,
             exchange: ExchangeBugs::new(bug, remote),
@@ -95,11 +98,12 @@ impl FaultInjector {
             (Some(Bug::ForgetsResidual), Lane::Data) => with_change(&frame, |_, value| {
                 *value = 0.0;
             }),
-            (Some(Bug::ReportsClockEarly), Lane::Control) => with_control(&frame, |message| {
-                if let ControlMessage::MirrorClock { clock, .. } = message {
-                    *clock = Clock(clock.0 + 3);
-                }
-            }),
+            (Some(Bug::ReportsClockEarly), Lane::Control) => with_clock_early(&frame),
+            (Some(Bug::ReportsClockEarlyAfterPause), Lane::Control)
+                if self.paused.contains(&from) =>
+            {
+                with_clock_early(&frame)
+            }
             (Some(Bug::MirrorClockRunsBackwards), Lane::Control) => {
                 with_control(&frame, |message| {
                     if let ControlMessage::MirrorClock { clock, .. } = message
@@ -142,6 +146,12 @@ impl FaultInjector {
         if let Some(lane) = lane_of(&message.header) {
             if let Some(clock) = clock_of(&message.frame, BulkKind::Total) {
                 self.totals.insert((from, clock));
+            }
+            if lane == Lane::Control
+                && let Ok(ControlMessage::LinkReport(report)) = decode_control(&message.frame)
+                && report.pauses
+            {
+                self.paused.insert(from);
             }
             let frame = self.on_made(from, lane, message.frame.clone());
             message = remade(message, frame);
@@ -471,6 +481,15 @@ fn with_control(frame: &Bytes, change: impl Fn(&mut ControlMessage)) -> Bytes {
     let mut out = Vec::new();
     encode_control(&message, &mut out);
     out.into()
+}
+
+/// A control frame in which a mirror clock is reported some clocks early.
+fn with_clock_early(frame: &Bytes) -> Bytes {
+    with_control(frame, |message| {
+        if let ControlMessage::MirrorClock { clock, .. } = message {
+            *clock = Clock(clock.0 + 3);
+        }
+    })
 }
 
 /// A message with changed acknowledgements.

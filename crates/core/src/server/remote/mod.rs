@@ -338,6 +338,11 @@ pub(super) trait RemoteModel:
         None
     }
 
+    /// The clocks of a mirror that reads do not wait for, since it has missed them in a pause or while its link was dead.
+    fn excused_clocks(&self, _of: DcId) -> u64 {
+        0
+    }
+
     /// The mirrors that reads do not wait for, since they send frames and their clocks do not advance. A model without mirror
     /// clocks has none.
     fn stalled_mirrors(&self) -> BTreeSet<DcId> {

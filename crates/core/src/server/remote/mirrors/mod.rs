@@ -500,6 +500,10 @@ impl RemoteModel for Mirrors {
         self.server.clock_of(of)
     }
 
+    fn excused_clocks(&self, of: DcId) -> u64 {
+        self.server.excused_clocks(of)
+    }
+
     fn stalled_mirrors(&self) -> BTreeSet<DcId> {
         self.server.stalled()
     }

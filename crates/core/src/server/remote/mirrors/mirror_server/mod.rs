@@ -316,6 +316,14 @@ impl MirrorServer {
         self.mirrors.get(&mirror).filter(|mirror| mirror.counts()).map(|mirror| mirror.clock)
     }
 
+    /// The clocks that a mirror is excused from. `u64::MAX` until they can be measured.
+    pub(super) fn excused_clocks(&self, mirror: DcId) -> u64 {
+        self.mirrors.get(&mirror).map_or(0, |mirror| match mirror.is_waited_for() {
+            true => mirror.excused,
+            false => u64::MAX,
+        })
+    }
+
     /// The clock of a mirror that counts, plus the clocks that it is excused from. `None` as for [`Self::clock_of`].
     pub(super) fn counted_clock_of(&self, mirror: DcId) -> Option<Clock> {
         self.mirrors.get(&mirror).filter(|mirror| mirror.counts()).map(Mirror::counted)

@@ -36,7 +36,7 @@ impl Failing {
     ) -> io::Result<()> {
         let left = self.steps_left.get();
         self.steps_left.set(left.saturating_sub(1));
-        let disk = &mut Filesystem;
+        let disk = &mut Filesystem::new();
         match (left, self.how) {
             (2.., _) => return whole(disk),
             (1, Failure::Torn) => half(disk)?,

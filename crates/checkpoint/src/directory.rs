@@ -38,7 +38,7 @@ impl Checkpoints {
     /// # Panics
     /// Where `keep` is 0.
     pub fn new(path: &Path, plan: u64, seed: Seed, keep: usize) -> Self {
-        Self::on(Box::new(Filesystem), path, plan, seed, keep)
+        Self::on(Box::new(Filesystem::new()), path, plan, seed, keep)
     }
 
     /// As [`Self::new`], with another disk to write to.

@@ -41,24 +41,78 @@ pub trait Disk {
     fn remove_directory(&mut self, path: &Path) -> io::Result<()>;
 }
 
+/// The calls that wait for a disk. What writes files takes them as a parameter, so that tests can have a disk that keeps
+/// nothing but what was synced.
+pub trait Syncer {
+    /// Waits until the disk has a file.
+    ///
+    /// # Errors
+    /// Those of the operating system. What the disk has of the file is then unknown.
+    fn sync_all(&self, file: &File) -> io::Result<()>;
+
+    /// Waits until the disk has the bytes of a file, and as many of them as the file has.
+    ///
+    /// # Errors
+    /// As [`Self::sync_all`].
+    fn sync_data(&self, file: &File) -> io::Result<()>;
+
+    /// Waits until the disk has the names in a directory.
+    ///
+    /// # Errors
+    /// As [`Self::sync_all`].
+    fn sync_directory(&self, path: &Path) -> io::Result<()>;
+}
+
+/// The calls of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemSyncer;
+
+impl Syncer for SystemSyncer {
+    fn sync_all(&self, file: &File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn sync_data(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        // Only Unix can open a directory. Elsewhere the file system syncs names by itself.
+        if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+    }
+}
+
 /// The disk of this machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Filesystem;
+pub struct Filesystem<S = SystemSyncer> {
+    syncer: S,
+}
 
-impl Disk for Filesystem {
+impl Filesystem {
+    /// The disk, with the calls of the operating system.
+    pub fn new() -> Self {
+        Self::with(SystemSyncer)
+    }
+}
+
+impl<S: Syncer> Filesystem<S> {
+    /// The disk, with other calls that wait for it.
+    pub fn with(syncer: S) -> Self {
+        Self { syncer }
+    }
+}
+
+impl<S: Syncer> Disk for Filesystem<S> {
     fn create_directory(&mut self, path: &Path) -> io::Result<()> {
         fs::create_dir_all(path)
     }
 
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut file = new_file(path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
+        write_synced(path, bytes, &self.syncer)
     }
 
     fn sync_directory(&mut self, path: &Path) -> io::Result<()> {
-        // Only Unix can open a directory. Elsewhere the file system syncs names by itself.
-        if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+        self.syncer.sync_directory(path)
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
@@ -68,6 +122,23 @@ impl Disk for Filesystem {
     fn remove_directory(&mut self, path: &Path) -> io::Result<()> {
         fs::remove_dir_all(path)
     }
+}
+
+/// As [`Disk::write`].
+pub(super) fn write_synced(path: &Path, bytes: &[u8], syncer: &impl Syncer) -> io::Result<()> {
+    let mut file = new_file(path)?;
+    file.write_all(bytes)?;
+    syncer.sync_all(&file)
+}
+
+/// Makes a directory and its parents, and syncs their names.
+pub(super) fn make_directory(path: &Path, syncer: &impl Syncer) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
+    fs::create_dir_all(path)?;
+    missing.into_iter().filter_map(Path::parent).try_for_each(|parent| {
+        let here = Path::new(".");
+        syncer.sync_directory(if parent == Path::new("") { here } else { parent })
+    })
 }
 
 /// Checks, before a file is opened, that it is a file itself: a symbolic link could lead to any file of the user who

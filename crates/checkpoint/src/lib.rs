@@ -37,12 +37,15 @@ mod log_disk;
 mod manifest;
 mod marked_file;
 mod node_store;
+#[cfg(test)]
+#[cfg(unix)]
+mod power_loss;
 mod state_file;
 mod tensors;
 
 pub use checkpoint::{Checkpoint, Resumed};
 pub use directory::Checkpoints;
-pub use disk::{Disk, Filesystem};
+pub use disk::{Disk, Filesystem, Syncer, SystemSyncer};
 pub use error::CheckpointError;
 pub use keeper::{Due, Keeper};
 pub use log_directory::{LogConfig, LogDirectory, Recovered};

@@ -5,7 +5,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::CheckpointError;
-use super::disk::{Disk, Filesystem, check_is_file};
+use super::disk::{Syncer, SystemSyncer, check_is_file, make_directory, write_synced};
 
 /// The files of one log, by name.
 pub trait LogDisk {
@@ -63,11 +63,12 @@ pub trait LogDisk {
 
 /// A directory of this machine, locked until it is dropped.
 #[derive(Debug)]
-pub struct LogFolder {
+pub struct LogFolder<S = SystemSyncer> {
     path: PathBuf,
     /// The file that was appended to last, kept open: the operating system reports a failed write only to descriptors that
     /// were open at the time.
     open: Option<(String, File)>,
+    syncer: S,
     /// Closing it unlocks the directory, also at the end of the process.
     _lock: File,
 }
@@ -79,7 +80,17 @@ impl LogFolder {
     /// [`CheckpointError::NotAFile`] where it holds a symbolic link or a pipe, [`CheckpointError::InUse`] where another
     /// process has locked it, [`CheckpointError::Io`] where the disk fails.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
-        make_directory(path).map_err(CheckpointError::io(path, "cannot be created"))?;
+        Self::open_with(path, SystemSyncer)
+    }
+}
+
+impl<S: Syncer> LogFolder<S> {
+    /// As [`LogFolder::open`], with other calls that wait for the disk.
+    ///
+    /// # Errors
+    /// As [`LogFolder::open`].
+    pub fn open_with(path: &Path, syncer: S) -> Result<Self, CheckpointError> {
+        make_directory(path, &syncer).map_err(CheckpointError::io(path, "cannot be created"))?;
         let unlisted = || CheckpointError::io(path, "cannot be listed");
         for entry in fs::read_dir(path).map_err(unlisted())? {
             let entry = entry.map_err(unlisted())?;
@@ -92,13 +103,22 @@ impl LogFolder {
         let unlocked = || CheckpointError::io(&lock_path, "cannot be locked");
         let lock = File::create(&lock_path).map_err(unlocked())?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), open: None, _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(CheckpointError::InUse { path: path.to_owned() }),
-            Err(TryLockError::Error(error)) => Err(unlocked()(error)),
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(CheckpointError::InUse { path: path.to_owned() });
+            }
+            Err(TryLockError::Error(error)) => return Err(unlocked()(error)),
         }
+
+        // A process that was killed may have left a segment whose name is not on the disk. What is appended to such a
+        // segment would be lost with it, although it is synced.
+        let named = syncer.sync_directory(path);
+        named.map_err(CheckpointError::io(path, "cannot be synced"))?;
+        Ok(Self { path: path.to_owned(), open: None, syncer, _lock: lock })
     }
 
-    fn opened(&mut self, name: &str) -> io::Result<&mut File> {
+    /// A file, opened for appending, and what syncs it.
+    fn opened(&mut self, name: &str) -> io::Result<(&mut File, &S)> {
         let open = match self.open.take() {
             Some(open) if open.0 == name => open,
             _ => {
@@ -106,15 +126,11 @@ impl LogFolder {
                 (name.to_owned(), file)
             }
         };
-        Ok(&mut self.open.insert(open).1)
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        Filesystem.sync_directory(&self.path)
+        Ok((&mut self.open.insert(open).1, &self.syncer))
     }
 }
 
-impl LogDisk for LogFolder {
+impl<S: Syncer> LogDisk for LogFolder<S> {
     fn names(&mut self) -> io::Result<Vec<String>> {
         let names = fs::read_dir(&self.path)?
             .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
@@ -127,17 +143,18 @@ impl LogDisk for LogFolder {
 
     fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let draft = self.path.join(format!("{DRAFT}{name}"));
-        Filesystem.write(&draft, bytes)?;
+        write_synced(&draft, bytes, &self.syncer)?;
         fs::rename(draft, self.path.join(name))?;
-        self.sync_names()
+        self.syncer.sync_directory(&self.path)
     }
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.opened(name)?.write_all(bytes)
+        self.opened(name)?.0.write_all(bytes)
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {
-        self.opened(name)?.sync_data()
+        let (file, syncer) = self.opened(name)?;
+        syncer.sync_data(file)
     }
 
     fn rewrite(&mut self, name: &str, from: u64, bytes: &[u8]) -> io::Result<()> {
@@ -145,29 +162,18 @@ impl LogDisk for LogFolder {
         let mut file = OpenOptions::new().write(true).open(self.path.join(name))?;
         file.seek(SeekFrom::Start(from))?;
         file.write_all(bytes)?;
-        file.sync_all()
+        self.syncer.sync_all(&file)
     }
 
     fn cut(&mut self, name: &str, bytes: u64) -> io::Result<()> {
-        let file = self.opened(name)?;
+        let (file, syncer) = self.opened(name)?;
         file.set_len(bytes)?;
-        file.sync_all()
+        syncer.sync_all(file)
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
         fs::remove_file(self.path.join(name))
     }
-}
-
-/// Makes a directory and its parents, and syncs their names.
-fn make_directory(path: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
-    Filesystem.create_directory(path)?;
-    for parent in missing.into_iter().filter_map(Path::parent) {
-        let here = Path::new(".");
-        Filesystem.sync_directory(if parent == Path::new("") { here } else { parent })?;
-    }
-    Ok(())
 }
 
 /// The prefix of a name while its file is being made.

@@ -18,15 +18,16 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::disk::{Disk, Filesystem, check_is_file};
+use super::disk::{Syncer, SystemSyncer, check_is_file, make_directory, write_synced};
 use super::error::CheckpointError;
 use gaia_core::types::{State, messagepack};
 
 /// The file of one state machine.
 #[derive(Debug)]
-pub struct StateFile {
+pub struct StateFile<S = SystemSyncer> {
     path: PathBuf,
     plan: u64,
+    syncer: S,
 }
 
 impl StateFile {
@@ -35,11 +36,17 @@ impl StateFile {
     /// # Errors
     /// Where the disk fails.
     pub fn new(path: &Path, plan: u64) -> Result<Self, CheckpointError> {
+        Self::with(path, plan, SystemSyncer)
+    }
+}
+
+impl<S: Syncer> StateFile<S> {
+    /// As [`StateFile::new`], with other calls that wait for the disk.
+    pub(super) fn with(path: &Path, plan: u64, syncer: S) -> Result<Self, CheckpointError> {
         let folder = path.parent().unwrap_or_else(|| Path::new(""));
-        Filesystem
-            .create_directory(folder)
+        make_directory(folder, &syncer)
             .map_err(CheckpointError::io(folder, "cannot be created"))?;
-        Ok(Self { path: path.to_owned(), plan })
+        Ok(Self { path: path.to_owned(), plan, syncer })
     }
 
     /// Writes the state, and replaces the one that was written before.
@@ -66,13 +73,12 @@ impl StateFile {
 
         let draft = self.path.with_extension("part");
         let unwritten = |path: &Path| CheckpointError::io(path, "cannot be written");
-        let disk = &mut Filesystem;
-        disk.write(&draft, &bytes).map_err(unwritten(&draft))?;
-        disk.rename(&draft, &self.path).map_err(unwritten(&self.path))?;
+        write_synced(&draft, &bytes, &self.syncer).map_err(unwritten(&draft))?;
+        std::fs::rename(&draft, &self.path).map_err(unwritten(&self.path))?;
 
         let folder = self.path.parent().filter(|folder| *folder != Path::new(""));
         let folder = folder.unwrap_or_else(|| Path::new("."));
-        disk.sync_directory(folder).map_err(unwritten(folder))
+        self.syncer.sync_directory(folder).map_err(unwritten(folder))
     }
 
     /// Reads the state that was written last. `None` where none was.

@@ -287,6 +287,53 @@ fn a_comparison_takes_the_runs_that_have_ended() {
 }
 
 #[test]
+fn a_comparison_with_a_run_that_diverges_is_reported_and_ends_with_code_1_and_its_name() {
+    let place = tempfile::tempdir().unwrap();
+    // Each step overshoots ten thousand times.
+    let settings = [
+        "--set=app.kind=softmax-regression",
+        "--set=app.optimizer=sgd",
+        "--set=app.learning_rate=100",
+        "--set=app.weight_decay=100",
+    ];
+    let compare = [&["compare", "run.toml", "--remote", "bsp,asp"], &settings[..]].concat();
+
+    let (code, printed, said) = gaia(place.path(), &[&compare[..], &["--out", "one"]].concat());
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("error: training has diverged: bsp over lan: worker "), "{said}");
+    assert!(printed.contains("never") && place.path().join("one/compare.html").is_file());
+
+    let seeds = ["--seeds", "2", "--out", "two"];
+    let (code, printed, said) = gaia(place.path(), &[&compare[..], &seeds].concat());
+    assert_eq!(code, 1, "{said}");
+    for seed in [7, 8] {
+        assert!(said.contains(&format!("seed {seed}, bsp over lan: worker ")), "{said}");
+    }
+    assert!(printed.contains("never") && place.path().join("two/compare.html").is_file());
+}
+
+#[test]
+fn the_one_run_of_a_comparison_that_has_diverged_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let compare = ["compare", "run.toml", "--remote", "bsp,asp", "--out", "both"];
+    done(place.path(), &compare);
+
+    let path = place.path().join("both/three-regions-asp/summary.json");
+    let mut summary: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    summary["stopped_by"] = "diverged".into();
+    summary["diverged"] = "worker 1 of tokyo changed a row".into();
+    fs::write(&path, summary.to_string()).unwrap();
+
+    let on = [&compare[..], &["--resume", "auto"]].concat();
+    let (code, printed, said) = gaia(place.path(), &on);
+    let expect =
+        "error: training has diverged: asp over three-regions: worker 1 of tokyo changed a row\n";
+    assert!(code == 1 && said.ends_with(expect), "{code}: {said}");
+    assert_eq!(done(place.path(), &["report", "both"]), printed, "a report is no failure");
+}
+
+#[test]
 fn wans_keep_their_order_when_a_comparison_is_renewed() {
     let place = tempfile::tempdir().unwrap();
     let wans = "three-regions,gaia-2016-vc";

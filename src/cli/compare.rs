@@ -8,7 +8,7 @@ use super::memory::check_memory;
 use super::reading::{ByHomes, waiting_for_data, with_all_data};
 use super::seeds::compare_seeds;
 use super::slowdown::with_slowdown;
-use super::training::{Shown, carry_out, show_comparison, unreported};
+use super::training::{Shown, carry_out, check_sound, name_among, show_comparison, unreported};
 use super::{CompareFlags, Done, Failure, OutputFlags, Resume, Terminal, signals};
 use crate::applications::Applications;
 use crate::{ComparisonPlan, Variant, write_comparison};
@@ -18,6 +18,9 @@ use gaia_driver::Outcome;
 use gaia_report::{Comparison, LivePage, RunDirectory};
 
 /// Runs every remote model over every WAN, BSP on the LAN first: what that reaches is every other's target.
+///
+/// # Errors
+/// Where a run fails, after which no other begins; and where one has diverged, once all are reported.
 pub(super) fn compare(
     flags: &CompareFlags,
     applications: &dyn Applications,
@@ -81,16 +84,17 @@ pub(super) fn compare(
         .map_err(|error| unreported(&bench.directory, error))?;
     show_comparison(&comparison, &bench.directory, terminal);
 
-    if bench.interrupted.load(Ordering::Relaxed) {
+    let is_interrupted = bench.interrupted.load(Ordering::Relaxed);
+    if is_interrupted {
         let (ran, planned) = (comparison.runs.len(), plan.variants.len() + 1);
         terminal.note(&format!(
             "interrupted: {ran} of {planned} runs are compared, and the last of them may have ended early; the same command with \
              --resume auto --out {} goes on",
             bench.directory.path().display()
         ));
-        return Ok(Done::Interrupted);
     }
-    Ok(Done::Whole)
+    check_sound(comparison.runs.iter().map(|run| &run.row.summary), name_among)?;
+    Ok(if is_interrupted { Done::Interrupted } else { Done::Whole })
 }
 
 /// Refuses a value that a flag names again: its runs would have one directory.
@@ -170,6 +174,8 @@ over slow links waits as long as a large one over fast links. The scale that is 
 --seeds N repeats the comparison with N seeds: that of the run, the next, and so on. Figures are medians with their lowest and \
 highest value, and a difference that does not have the same sign with every seed is called noise. Simulated runs go on in \
 parallel, those of the other drivers one at a time. Ctrl-C keeps the runs that have ended.
+
+A run that diverges is part of the report. Once that is written, the command names the run and ends with exit code 1.
 
 --resume auto --out DIR goes on with a comparison that was interrupted or killed: runs that have ended in DIR are taken, the \
 others are run. It also adds seeds, models and WANs to a comparison in DIR.";

@@ -348,7 +348,7 @@ const LOG_FORMAT: &str = "GAIA_LOG_FORMAT";
 
 /// Runs the program: parses `arguments`, the first of which is its name, executes the verb and returns the exit code.
 ///
-/// 0: done. 1: the run failed. 2: bad usage, or a file that is wrong. 75: interrupted.
+/// 0: done. 1: the run failed or diverged. 2: bad usage, or a file that is wrong. 75: interrupted.
 ///
 /// With `--driver real` the program starts itself again for each node, so each needs the same applications.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, applications: &dyn Applications) -> u8 {
@@ -526,7 +526,7 @@ Examples:
 
 Exit codes:
   0  done
-  1  the run failed
+  1  the run failed, or its training diverged
   2  wrong usage or a wrong file; the message names the line, the key and what
      was expected
   75 interrupted: the run has ended in order, or the node has written its state

@@ -190,6 +190,27 @@ fn finish(
     Ok(outcome)
 }
 
+/// Checks that none of several runs has diverged. `name` says which run a summary is of.
+///
+/// # Errors
+/// Where some have, with the name of each and whose changes showed it.
+pub(super) fn check_sound<'s>(
+    runs: impl Iterator<Item = &'s Summary>,
+    name: impl Fn(&Summary) -> String,
+) -> Result<(), Failure> {
+    let named = |run: &Summary| run.diverged.as_ref().map(|why| format!("{}: {why}", name(run)));
+    let diverged: Vec<String> = runs.filter_map(named).collect();
+    match diverged.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::run(RunError::Diverged { reason: diverged.join("; ") })),
+    }
+}
+
+/// The name of a run among others of the same comparison, such as `asp over three-regions`.
+pub(super) fn name_among(run: &Summary) -> String {
+    format!("{} over {}", run.remote_sync, run.wan)
+}
+
 /// The failure to write the report of runs that have ended, with what is kept of them.
 pub(super) fn unreported(directory: &RunDirectory, error: ReportError) -> Failure {
     match directory.holds_results() {

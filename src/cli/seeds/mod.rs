@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use self::room::{Bounds, Room, why_one_at_a_time};
 use super::memory::held;
 use super::reading::waiting_for_data;
-use super::training::{Shown, live_mode, unreported};
+use super::training::{Shown, check_sound, live_mode, name_among, unreported};
 use super::{Done, Failure, OutputFlags, RunFlags, Terminal};
 use gaia_config::{Override, Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopReason;
-use gaia_driver::{RunError, processors};
+use gaia_driver::processors;
 use gaia_report::{
     Comparison, LiveMode, Paint, RunDirectory, RunsView, SeededComparison, figures, seeds_block,
     write_seeds,
@@ -146,8 +146,7 @@ impl<'a> Progress<'a> {
     }
 
     fn say(&self, summary: &Summary, place: &str, how: &str) {
-        let Summary { seed, remote_sync, wan, .. } = summary;
-        let what = format!("{remote_sync} over {wan}");
+        let (seed, what) = (summary.seed, name_among(summary));
         let said = format!("{place}  seed {seed:<6} {what:<24} {how}");
         match &self.view {
             Some(view) if live_mode(self.output) != LiveMode::Quiet => view.say(&said),
@@ -164,6 +163,9 @@ pub(super) fn show_seeds(seeds: &SeededComparison, directory: &RunDirectory, ter
 }
 
 /// Reports the runs that have ended, and says how it went: a failure comes after the report of the others.
+///
+/// # Errors
+/// The failure in `found`; where the report cannot be written; and where runs have diverged.
 fn finish(
     directory: &RunDirectory,
     run_toml: &str,
@@ -173,8 +175,13 @@ fn finish(
     terminal: &Terminal,
 ) -> Result<Done, Failure> {
     let (comparisons, failure) = found;
+    let runs = comparisons.iter().flat_map(|(_, comparison)| &comparison.runs);
+    let sound = check_sound(runs.map(|run| &run.row.summary), |run| {
+        format!("seed {}, {}", run.seed, name_among(run))
+    });
     let seeds = SeededComparison::new(comparisons);
-    if seeds.runs() > 0 {
+    let (ended, path) = (seeds.runs(), directory.path().display());
+    if ended > 0 {
         let written = write_seeds(directory, run_toml, &seeds);
         if let Err(error) = written {
             return Err(failure.unwrap_or_else(|| unreported(directory, error)));
@@ -183,27 +190,23 @@ fn finish(
     }
 
     if let Some(failure) = failure {
-        let (ended, path) = (seeds.runs(), directory.path().display());
         terminal.note(&format!(
             "{ended} of {all} runs are reported; the same command with --resume auto --out {path} goes on"
         ));
         return Err(failure);
     }
-    if interrupted.load(Ordering::Relaxed) {
-        let ended = seeds.runs();
-        let path = directory.path().display();
-        if ended == 0 {
-            terminal.note(&format!(
-                "interrupted before a run had ended: what each came to is in {path}; the same command with --resume auto --out {path} goes on"
-            ));
-            return Ok(Done::Interrupted);
-        }
+    let is_interrupted = interrupted.load(Ordering::Relaxed);
+    if is_interrupted && ended == 0 {
+        terminal.note(&format!(
+            "interrupted before a run had ended: what each came to is in {path}; the same command with --resume auto --out {path} goes on"
+        ));
+    } else if is_interrupted {
         terminal.note(&format!(
             "interrupted: {ended} of {all} runs have ended and are reported; the same command with --resume auto --out {path} goes on"
         ));
-        return Ok(Done::Interrupted);
     }
-    Ok(Done::Whole)
+    sound?;
+    Ok(if is_interrupted { Done::Interrupted } else { Done::Whole })
 }
 
 /// The failure of a seed, with the seed.
@@ -212,10 +215,4 @@ fn of_seed(seed: u64, failure: Failure) -> Failure {
         Failure::Run(error) => Failure::run(format!("seed {seed}: {error}")),
         other => other,
     }
-}
-
-/// The failure of a run that has diverged.
-fn diverged(summary: &Summary) -> Option<Failure> {
-    let reason = summary.diverged.clone()?;
-    Some(of_seed(summary.seed, Failure::run(RunError::Diverged { reason })))
 }

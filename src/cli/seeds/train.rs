@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::at_once::at_once;
 use super::room::Room;
-use super::{Progress, diverged, files_of_seeds, finish, measured, of_seed, room_of};
+use super::{Progress, files_of_seeds, finish, measured, of_seed, room_of};
 use crate::applications::Applications;
 use crate::cli::deciding::decided;
 use crate::cli::ended::{directory_in, directory_of_runs, ended};
@@ -96,11 +96,8 @@ pub(in crate::cli) fn train_seeds(
         progress.on_ended(&outcome.summary);
         Ok((seed, Comparison::new(vec![(outcome.summary, outcome.progress)])))
     };
-    let (found, failure) = at_once(plans.len(), room.seeds, prepare, carry_out);
+    let found = at_once(plans.len(), room.seeds, prepare, carry_out);
 
-    let runs = found.iter().flat_map(|(_, comparison)| &comparison.runs);
-    let failure = failure.or_else(|| runs.map(|run| &run.row.summary).find_map(diverged));
-    let found = (found, failure);
     finish(&directory, &first.to_toml(), found, plans.len(), &interrupted, terminal)
 }
 

@@ -584,6 +584,8 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 mod tests {
     use super::*;
     use gaia_config::RunFile;
+    use gaia_core::server::{BrakeStats, GuardStats};
+    use gaia_core::types::{ServerId, ShardId};
 
     const RUN: &str = "name = \"r\"\n[app]\nkind = \"matrix-factorization\"\n\
         [sync.remote]\nmodel = \"bsp\"\n[stop]\nclocks = 1\n[topology]\nname = \"t\"\n\
@@ -614,5 +616,49 @@ mod tests {
         );
         recorder.on_held(Instant::ZERO + seconds(15), DcId(0), &[(mirror, seconds(2))]);
         assert_eq!(recorder.blocked(|_| true).total(), 3.0);
+    }
+
+    /// The counters of a server that claims the same number for each.
+    fn claiming(claim: u64, dc: u16, shard: u16) -> ServerStats {
+        let link = LinkStats {
+            relayed_bytes: claim,
+            updates: claim,
+            changes: claim,
+            carried: claim,
+            ..LinkStats::default()
+        };
+        ServerStats {
+            server: ServerId { dc: DcId(dc), shard: ShardId(shard) },
+            links: BTreeMap::from([(DcId(1 - dc), link)]),
+            brakes: BrakeStats { announcements_expired: claim, mirrors_lost: claim },
+            outliers: vec![OutlierStats { updates: claim, norm_max: 1.0 }],
+            guard: Some(GuardStats { bytes: claim, probes: claim, alarms: claim, loss_max: 0.0 }),
+            tightness: 0,
+            ledgers: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn counters_that_are_too_large_to_be_added_up_are_as_large_as_can_be() {
+        let most = u64::MAX;
+        let claims = [claiming(most, 0, 0), claiming(1, 0, 1), claiming(1, 1, 0)];
+
+        let link = by_link(&claims)[&(DcId(0), DcId(1))];
+        assert_eq!(
+            [link.relayed_bytes, link.updates, link.changes, link.carried],
+            [most; 4],
+            "both servers of a data center use its link"
+        );
+        let brakes = brakes(&claims);
+        assert_eq!([brakes.announcements_expired, brakes.mirrors_lost], [most; 2]);
+        assert_eq!(outliers(&claims, |dc| dc.to_string())[0].updates, most);
+        let guard = guard(&claims).unwrap();
+        assert_eq!([guard.bytes, guard.probes, guard.alarms], [most; 3]);
+
+        let recorder =
+            RunRecorder::new(&RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap());
+        assert_eq!(recorder.significant_fraction(&claims), 1.0);
+        let sent = |bytes| LinkCounters { bytes, ..LinkCounters::default() };
+        assert_eq!(carried(&[sent(most), sent(1)]), most);
     }
 }

@@ -148,4 +148,13 @@ mod tests {
         silent.iter_mut().for_each(|server_stats| server_stats.ledgers.clear());
         assert_eq!(conserved(&silent, |dc| dc.to_string()), None);
     }
+
+    #[test]
+    fn frames_that_are_too_many_to_be_added_up_are_as_many_as_can_be() {
+        let mut claims = all_server_stats(&[], &[b"one"]);
+        let ledger = claims[0].ledgers.get_mut(&DcId(1)).unwrap();
+        ledger.applied.frames = u64::MAX;
+        let record = conserved(&claims, |dc| dc.to_string()).unwrap();
+        assert_eq!((record.links, record.frames), (2, u64::MAX));
+    }
 }

@@ -310,6 +310,15 @@ mod tests {
     }
 
     #[test]
+    fn a_counter_as_large_as_can_be_stays() {
+        let counter = IntCounter::new("bytes", "Bytes").unwrap();
+        for total in [1, u64::MAX, 5, u64::MAX] {
+            raise(&counter, total);
+        }
+        assert_eq!(counter.get(), u64::MAX);
+    }
+
+    #[test]
     fn taken_over_work_is_a_metric_and_a_node_that_leaves_is_not() {
         let telemetry = Telemetry::new();
         let node = telemetry.node("a/coordinator", "r", BTreeMap::new());

@@ -73,7 +73,10 @@ fn sum(total: LinkCounters, one: LinkCounters, sharers: u32) -> LinkCounters {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::real::test_run::plan_of;
     use gaia_core::types::ShardId;
 
     #[test]
@@ -89,5 +92,30 @@ mod tests {
         meters.on_lan(NodeId::Coordinator, u64::MAX);
         assert_eq!(meters.lan_bytes(), u64::MAX, "a node may claim any number");
         assert_eq!(meters.links[&(server, DcId(1))].before.bytes, 9);
+    }
+
+    /// A server may claim any number, and so may its processes before and the other servers of its data center.
+    #[test]
+    fn traffic_that_is_too_large_to_be_added_up_is_as_large_as_can_be() {
+        let plan = plan_of("[sync.remote]\nmodel = \"bsp\"", 1, &["a", "b"]);
+        let most = LinkCounters {
+            bytes: u64::MAX,
+            control_bytes: u64::MAX,
+            frames: u64::MAX,
+            busy: Duration::MAX,
+        };
+        let mut meters = Meters::default();
+        for shard in [0, 1].map(ShardId) {
+            // Each fall is another process.
+            for counters in [most, LinkCounters::default(), most, LinkCounters::default(), most] {
+                meters.on_link(ServerId { dc: DcId(0), shard }, DcId(1), counters);
+            }
+        }
+
+        let links = plan.topology.links.iter().zip(meters.link_counters(&plan.topology));
+        for (link, found) in links {
+            let claimed = if link.from == DcId(0) { most } else { LinkCounters::default() };
+            assert_eq!(found, claimed);
+        }
     }
 }

@@ -190,6 +190,9 @@ pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
 pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, LanError> {
     let mut reader = Reader(body);
     let (clock, at) = (reader.clock()?, reader.clock()?);
+    if !skips(clock, at) {
+        return Err(LanError::PeerSentForeign { what: "clocks" });
+    }
     let count = reader.count()?;
     if count > layout.parameters() {
         return Err(LanError::PeerSentForeign { what: "values" });
@@ -489,6 +492,28 @@ mod tests {
         let long = decode_rows_read(&body, &layout);
 
         assert!(matches!(long, Err(LanError::PeerSentForeign { .. })));
+    }
+
+    #[test]
+    fn an_answer_of_a_clock_before_its_read_or_that_no_run_reaches_is_refused() {
+        let layout = layout(1);
+        let answered = |clock, at| {
+            let (held, probes) = (Vec::new(), Vec::new());
+            let values = vec![0.5; layout.parameters()].into();
+            let (clock, at) = (Clock(clock), Clock(at));
+            let read = RowsRead { clock, at, values, held, probes, keeps: false, stretch: None };
+            decode_rows_read(&encode_rows_read(&read), &layout)
+        };
+        for (clock, at) in [(8, 8), (8, 9), (0, CLOCK_MAX)] {
+            assert!(answered(clock, at).is_ok(), "{clock} {at}");
+        }
+        for (clock, at) in [(8, 7), (8, u64::MAX), (0, CLOCK_MAX + 1)] {
+            let refused = answered(clock, at);
+            assert!(
+                matches!(refused, Err(LanError::PeerSentForeign { what: "clocks" })),
+                "{clock} {at}"
+            );
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::recorder::LinkCounters;
 use crate::server_stats::ServerStats;
 use gaia_core::application::EvaluationSums;
 use gaia_core::coordinator::{NodeOrder, ServerProcess, StandIns};
-use gaia_core::node::Probed;
+use gaia_core::node::{ProbeRequest, Probed};
 use gaia_core::recovery::RequestSeq;
 use gaia_core::server::Divergence;
 use gaia_core::session::Incarnation;
@@ -267,6 +267,27 @@ pub(in crate::real) fn check_waits(
     }
 }
 
+/// Checks which copies an answered read asks a worker of a data center to measure. The worker makes room for two models for
+/// each data center that is named.
+///
+/// # Errors
+/// If a copy is not of another data center of the run, or two are of the same.
+pub(in crate::real) fn check_probes(
+    probes: &[ProbeRequest],
+    own: DcId,
+    topology: &Topology,
+) -> Result<(), ChannelError> {
+    let mut named = BTreeSet::new();
+    let mut is_due = |of| of != own && topology.has(of) && named.insert(of);
+    match probes.iter().find(|probe| !is_due(probe.of)) {
+        None => Ok(()),
+        Some(probe) => Err(ChannelError::Other(format!(
+            "received a copy of {} to measure, expected at most one of each other data center of the run",
+            probe.of
+        ))),
+    }
+}
+
 fn check_held(what: &str, held: &[(WaitReason, Duration)]) -> Result<(), ChannelError> {
     match held.iter().find(|(_, time)| *time > HELD_MAX) {
         None => Ok(()),
@@ -314,15 +335,18 @@ pub(in crate::real) fn encode_copy(ticket: u64, copy: &[f32]) -> Vec<u8> {
     body
 }
 
-/// Decodes a copy of a shard, and its ticket.
+/// Decodes a copy of a shard, and its ticket. The caller has to check the number of values.
 ///
 /// # Errors
-/// If there is no ticket.
+/// If there is no ticket, or the bytes after it are no whole values.
 pub(in crate::real) fn decode_copy(body: &[u8]) -> Result<(u64, Vec<f32>), ChannelError> {
     let (ticket, values) = body
         .split_first_chunk::<8>()
         .ok_or_else(|| ChannelError::Other("received a copy without a ticket".into()))?;
-    let values = values.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value));
+    let (values, []) = values.as_chunks::<4>() else {
+        return Err(ChannelError::Other("received a copy that ends within a value".into()));
+    };
+    let values = values.iter().map(|value| f32::from_le_bytes(*value));
     Ok((u64::from_le_bytes(*ticket), values.collect()))
 }
 
@@ -334,10 +358,11 @@ pub(in crate::real) fn encode_copy_rows(ticket: u64, sparse: u64, values: &[f32]
     body
 }
 
-/// Decodes rows of a copy of a shard: the ticket, the digest of the shard's sparse tables, and the values.
+/// Decodes rows of a copy of a shard: the ticket, the digest of the shard's sparse tables, and the values. The caller has to
+/// check the number of values.
 ///
 /// # Errors
-/// If there is no digest or no ticket.
+/// If there is no digest or no ticket, or the bytes after them are no whole values.
 pub(in crate::real) fn decode_copy_rows(body: &[u8]) -> Result<(u64, u64, Vec<f32>), ChannelError> {
     let (sparse, body) = body
         .split_first_chunk::<8>()
@@ -415,6 +440,27 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_measures_one_copy_of_each_other_data_center_at_most() {
+        let link = link(Bandwidth::from_mbit(100.0), Duration::from_millis(20), 1 << 20);
+        let topology = mesh(&["north", "south", "west"], link);
+        let check = |of: &[u16]| {
+            let probe = |of: &u16| {
+                let (clock, away, home) = (Clock(1), vec![0.5], vec![0.5]);
+                ProbeRequest { of: DcId(*of), clock, away, home }
+            };
+            let probes: Vec<ProbeRequest> = of.iter().map(probe).collect();
+            check_probes(&probes, DcId(1), &topology).map_err(|error| error.to_string())
+        };
+        for of in [&[][..], &[0], &[2, 0]] {
+            assert!(check(of).is_ok(), "{of:?}");
+        }
+        for (of, wrong) in [(&[0, 1][..], 1), (&[3], 3), (&[u16::MAX, 0], u16::MAX), (&[2, 2], 2)] {
+            let refused = check(of).unwrap_err();
+            assert!(refused.contains(&format!("a copy of dc{wrong} to measure")), "{refused}");
+        }
+    }
+
+    #[test]
     fn a_clock_that_no_run_reaches_is_refused() {
         let probed = |clock| {
             Report::Probed(Probed { of: DcId(1), clock, away: 1.0, home: 1.0, untrained: 2.0 })
@@ -448,8 +494,8 @@ mod tests {
         let (ticket, sparse, values) = decode_copy_rows(&body).unwrap();
         assert_eq!((ticket, sparse), (7, u64::MAX - 1));
         assert_eq!(values, [0.5, f32::NEG_INFINITY]);
-        for length in 0..16 {
-            assert!(decode_copy_rows(&body[..length]).is_err());
+        for length in (0..16).chain([17, 23]) {
+            assert!(decode_copy_rows(&body[..length]).is_err(), "{length}");
         }
     }
 

@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 
-use super::{HONEST, Log, ManualWorker, SERVER, beside_server};
+use super::{HONEST, Log, ManualWorker, SERVER, beside_server, with_server};
+use crate::real::error::RealError;
 use crate::real::server::mirrors::{FromMirror, Mirrors};
 use crate::real::test_run::{self, Stage};
 use gaia_core::codec::{Changes, ValueFormat};
 use gaia_core::session::{Incarnation, Message, Session, SessionConfig, SessionState};
+use gaia_core::types::limits::CHANGE_MAX;
 use gaia_core::types::{Clock, DcId, Lane, NodeId, ServerId, ShardId, Tightness};
 use gaia_core::wire::{
     BulkHeader, BulkKind, ControlMessage, LinkReport, encode_bulk, encode_control,
@@ -239,6 +241,47 @@ async fn a_message_whose_header_is_damaged_is_refused_by_name() {
     assert_eq!(read.await, alone);
     let text = log.text();
     assert!(text.contains("server 0 of a closes the connection to server 0 of b: "), "{text}");
+}
+
+/// Such a frame may be the sum of what honest workers have sent, so training has diverged wherever it came from. A server that
+/// went on without it would hide that.
+#[tokio::test]
+async fn a_change_that_is_not_finite_or_beyond_the_bound_ends_its_server_and_names_the_mirror() {
+    let mut stage = stage().await;
+    let [beyond, most] = [CHANGE_MAX.next_up(), CHANGE_MAX];
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e38, -1e38, beyond] {
+        let error =
+            end_by(&mut stage, bulk(&header(2), Changes::Dense { start: 0, values: &[value] }));
+        let RealError::Peer { at, reason } = error.await else {
+            panic!("{value}: the server blames its mirror");
+        };
+        assert_eq!(at, "server 0 of a");
+        assert_eq!(
+            reason,
+            format!(
+                "diverged: server 0 of b sent a change of {value} to row 0 of table `users`, expected at most {most:e}"
+            )
+        );
+    }
+}
+
+/// The error that ends a server, whose mirror sends it this frame in the data lane.
+async fn end_by(stage: &mut Stage, frame: Bytes) -> RealError {
+    let mut mirror = HostileMirror::new(stage);
+    let mut acceptor = stage.acceptor.take().unwrap();
+    let others = [(MIRROR, mirror.at)];
+    let served = with_server(stage, &mut acceptor, &others, async |at, _reports| {
+        mirror.reach(at);
+        let mut session = mirror.meet().await;
+        session.push(Lane::Data, frame);
+        mirror.send_all(&mut session).await;
+        // A server that only refused the frame would close the connection, and go on.
+        mirror.is_refused().await;
+        mirror.meet().await;
+    });
+    let served = served.await;
+    stage.acceptor = Some(acceptor);
+    served.expect_err("the server ends, and accepts no further connection")
 }
 
 #[tokio::test]

@@ -1,8 +1,10 @@
 //! Nodes with a certificate of the run that mean harm, against the processes of this driver: over QUIC, TCP and TLS.
 //!
 //! What they may not send is refused with a line in the log that names them, such lines are limited in rate, and the
-//! others go on as without them. Which frames and messages a machine refuses is tested where the machine is.
+//! others go on as without them. Changes that are not finite or too large end the run, with the name of their sender. Which
+//! frames and messages a machine refuses is tested where the machine is.
 
+mod coordinator;
 mod mirror;
 mod reports;
 mod server;
@@ -16,13 +18,15 @@ use std::path::PathBuf;
 use std::sync::Once;
 
 use tempfile::TempDir;
-use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::cluster::Blueprint;
 use crate::real::connections::acceptor::Acceptor;
 use crate::real::connections::channel::{Parcel, Reader};
-use crate::real::connections::message::{Answer, MESSAGE_BYTES_MAX, Order, Purpose, pack};
-use crate::real::error::ChannelError;
+use crate::real::connections::message::{
+    Answer, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack,
+};
+use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::NodeContext;
 use crate::real::server::serve;
 use crate::real::test_run::Stage;
@@ -91,14 +95,27 @@ impl Log {
     }
 }
 
-/// Runs the server of the first data center beside a scene. The coordinator orders it to begin with these other servers,
-/// and hears what it reports.
+/// Runs the server of the first data center beside a scene. The coordinator orders it to begin with these other servers.
 async fn beside_server<T>(
     stage: &Stage,
     acceptor: &mut Acceptor,
     others: &[(ServerId, SocketAddr)],
     scene: impl AsyncFnOnce(SocketAddr) -> T,
 ) -> T {
+    let seen = with_server(stage, acceptor, others, async |at, _reports| scene(at).await).await;
+    seen.unwrap_or_else(|error| panic!("the server has ended: {error}"))
+}
+
+/// As [`beside_server`], for a scene that hears what the server reports.
+///
+/// # Errors
+/// That of the server, if it ends before the scene.
+async fn with_server<T>(
+    stage: &Stage,
+    acceptor: &mut Acceptor,
+    others: &[(ServerId, SocketAddr)],
+    scene: impl AsyncFnOnce(SocketAddr, UnboundedReceiver<Report>) -> T,
+) -> Result<T, RealError> {
     let machine = Blueprint::new(&stage.plan, &stage.application).server(SERVER);
     let node_config = stage.node_config();
     let context = stage.run_context.node_context(NodeId::Server(SERVER)).unwrap();
@@ -109,23 +126,33 @@ async fn beside_server<T>(
         let begin = Answer::Begin { incarnation: Incarnation::FIRST };
         caller.channel.answer(&begin).await.unwrap();
         let at = caller.hello.listens.unwrap();
-        let (mut reader, parcels, _) = caller.channel.start(8);
-        let hearing =
-            tokio::spawn(
-                async move { while reader.next(|_| MESSAGE_BYTES_MAX, None).await.is_ok() {} },
-            );
+        let (reader, parcels, _) = caller.channel.start(8);
+        let (heard, reports) = unbounded_channel();
+        let hearing = tokio::spawn(hear(reader, heard));
 
         let servers = others.iter().copied().chain([(SERVER, at)]);
         let servers = servers.map(|(id, at)| (id, at.to_string())).collect();
         let order = Order::Begin { servers, stand_ins: StandIns::default() };
         parcels.send((LanKind::Order, pack(&order))).await.unwrap();
-        let seen = scene(at).await;
+        let seen = scene(at, reports).await;
         hearing.abort();
         seen
     };
     tokio::select! {
-        served = serving => panic!("the server has ended: {:?}", served.err()),
-        seen = seen => seen,
+        served = serving => match served {
+            Ok(_) => panic!("the server has ended, and nobody has ordered that"),
+            Err(error) => Err(error),
+        },
+        seen = seen => Ok(seen),
+    }
+}
+
+/// Hears the reports of a node, for whoever listens to them.
+async fn hear(mut reader: Reader, heard: UnboundedSender<Report>) {
+    while let Ok((kind, body)) = reader.next(|_| MESSAGE_BYTES_MAX, None).await {
+        if kind == LanKind::Report {
+            let _unheard = heard.send(unpack(&body).unwrap());
+        }
     }
 }
 
@@ -171,6 +198,11 @@ impl ManualWorker {
 
     /// Reads everything, changes each parameter by 1 and finishes a clock. Returns the bits of what it has read.
     async fn step(&mut self) -> Vec<u32> {
+        self.step_by(self.changes(1.0)).await
+    }
+
+    /// As [`Self::step`], with other changes.
+    async fn step_by(&mut self, changes: Deltas) -> Vec<u32> {
         self.say(&self.read_at(self.clock)).await;
         let body = loop {
             let (kind, body) = self.next().await.unwrap();
@@ -178,7 +210,7 @@ impl ManualWorker {
                 break body;
             }
         };
-        self.say(&self.update(self.clock)).await;
+        self.say(&self.update_by(self.clock, changes)).await;
         self.clock = self.clock.next();
         let read = decode_rows_read(&body, &self.layout).unwrap();
         read.values.iter().map(|value| value.to_bits()).collect()
@@ -189,12 +221,21 @@ impl ManualWorker {
         WorkerMessage::Read { clock, rows }
     }
 
-    fn update(&self, clock: Clock) -> WorkerMessage {
+    /// The same change to each parameter.
+    fn changes(&self, change: f32) -> Deltas {
         let layout = &self.layout;
         let all = |table| layout.rows_of(table) * layout.width_of(table);
         let tables =
-            layout.model().table_ids().map(|table| TableDeltas::all(vec![1.0; all(table)]));
-        let deltas = ShardDeltas::checked(Deltas { tables: tables.collect() }, layout).unwrap();
+            layout.model().table_ids().map(|table| TableDeltas::all(vec![change; all(table)]));
+        Deltas { tables: tables.collect() }
+    }
+
+    fn update(&self, clock: Clock) -> WorkerMessage {
+        self.update_by(clock, self.changes(1.0))
+    }
+
+    fn update_by(&self, clock: Clock, changes: Deltas) -> WorkerMessage {
+        let deltas = ShardDeltas::checked(changes, &self.layout).unwrap();
         let (probed, learning_rate_factor) = (Vec::new(), None);
         WorkerMessage::Update {
             clock,

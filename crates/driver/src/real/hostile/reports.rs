@@ -30,14 +30,14 @@ use gaia_core::wire::LanKind;
 use gaia_telemetry::{Observer, Progress};
 
 /// A node that reports to the coordinator what a test has it report.
-struct ManualNode {
+pub(super) struct ManualNode {
     context: NodeContext,
     reader: Reader,
     parcels: Sender<Parcel>,
 }
 
 impl ManualNode {
-    async fn join(stage: &Stage, node: NodeId) -> Self {
+    pub(super) async fn join(stage: &Stage, node: NodeId) -> Self {
         let context = stage.run_context.node_context(node).unwrap();
         let (reader, parcels) = connect(stage, &context).await;
         let node = Self { context, reader, parcels };
@@ -49,7 +49,7 @@ impl ManualNode {
         (self.reader, self.parcels) = connect(stage, &self.context).await;
     }
 
-    async fn report(&self, report: &Report) {
+    pub(super) async fn report(&self, report: &Report) {
         self.send((LanKind::Report, pack(report))).await;
     }
 
@@ -69,7 +69,7 @@ impl ManualNode {
     }
 
     /// Waits for an order that a function takes something of.
-    async fn await_order<T>(&mut self, take: impl Fn(Order) -> Option<T>) -> T {
+    pub(super) async fn await_order<T>(&mut self, take: impl Fn(Order) -> Option<T>) -> T {
         loop {
             let order = self.order().await.expect("the coordinator keeps the connection");
             if let Some(taken) = take(order) {
@@ -102,7 +102,7 @@ fn probed(of: DcId) -> Probed {
 const TIME: Duration = Duration::from_secs(1);
 
 /// Shows nothing.
-struct Unseen;
+pub(super) struct Unseen;
 
 impl Observer for Unseen {
     fn on_progress(&mut self, _: &Progress) {}

@@ -8,15 +8,20 @@ use tokio::sync::mpsc::Sender;
 
 use super::{HONEST, Log, NOBODY, SERVER};
 use crate::cluster::Blueprint;
+use crate::real::Exit;
 use crate::real::connections::acceptor::{Acceptor, listen};
 use crate::real::connections::channel::{Parcel, Reader};
-use crate::real::connections::message::{Answer, MESSAGE_BYTES_MAX, Order, Report, pack};
-use crate::real::error::ChannelError;
+use crate::real::connections::message::{
+    Answer, MESSAGE_BYTES_MAX, Order, Report, encode_copy, encode_copy_rows, pack,
+};
+use crate::real::error::{ChannelError, RealError};
 use crate::real::test_run::{self, Stage};
 use crate::real::worker::evaluating::Evaluating;
 use crate::real::worker::work;
 use gaia_core::coordinator::StandIns;
-use gaia_core::node::{RowsRead, WorkerMessage, decode_worker_message, encode_rows_read};
+use gaia_core::node::{
+    ProbeRequest, RowsRead, WorkerMessage, decode_worker_message, encode_rows_read,
+};
 use gaia_core::recovery::RequestSeq;
 use gaia_core::sync::WaitReason;
 use gaia_core::types::{Clock, DcId, NodeId, ShardLayout, WorkerId};
@@ -117,6 +122,20 @@ impl HostileServer {
         rows_read(&read)
     }
 
+    /// The right answer, with a copy of a data center that the worker is to measure.
+    fn probing(&self, of: DcId) -> Parcel {
+        let copy = vec![0.5; self.layout.parameters()];
+        let probe = ProbeRequest { of, clock: self.clock, away: copy.clone(), home: copy };
+        rows_read(&RowsRead { probes: vec![probe], ..self.right() })
+    }
+
+    /// The copy of the shard for an evaluation, with another body.
+    fn copy(&self, change: impl FnOnce(&mut Vec<u8>)) -> Parcel {
+        let mut body = encode_copy(1, &vec![0.5; self.layout.parameters()]);
+        change(&mut body);
+        (LanKind::Copy, body)
+    }
+
     /// The right answer, with another body.
     fn changed(&self, change: impl FnOnce(&mut Vec<u8>)) -> Parcel {
         let mut body = encode_rows_read(&self.right());
@@ -165,17 +184,20 @@ fn rows_read(read: &RowsRead) -> Parcel {
 /// Runs a worker beside a scene at its server.
 async fn beside_worker<T>(mut stage: Stage, at: SocketAddr, scene: impl Future<Output = T>) -> T {
     let acceptor = stage.acceptor.take().unwrap();
-    let blueprint = Blueprint::new(&stage.plan, &stage.application);
-    let machine = blueprint.worker(HONEST);
-    let evaluating = Evaluating::new(stage.application.clone(), &blueprint, HONEST);
-    let (context, layouts) = (stage.worker(HONEST), blueprint.layouts().to_vec());
-    let node_config = stage.node_config();
-    let working = work(context, (machine, evaluating), layouts, &node_config, None, None);
     tokio::select! {
-        worked = working => panic!("the worker has ended: {:?}", worked.err()),
+        worked = work_of(&stage, HONEST) => panic!("the worker has ended: {:?}", worked.err()),
         () = coordinate(acceptor, at) => panic!("the worker has left its coordinator"),
         seen = scene => seen,
     }
+}
+
+/// Runs a whole worker until its coordinator ends the run.
+pub(super) async fn work_of(stage: &Stage, id: WorkerId) -> Result<Exit, RealError> {
+    let blueprint = Blueprint::new(&stage.plan, &stage.application);
+    let evaluating = Evaluating::new(stage.application.clone(), &blueprint, id);
+    let machine = (blueprint.worker(id), evaluating);
+    let (context, layouts) = (stage.worker(id), blueprint.layouts().to_vec());
+    work(context, machine, layouts, &stage.node_config(), None, None).await
 }
 
 /// Starts the worker, and keeps its connection to the coordinator until the worker closes it.
@@ -300,6 +322,58 @@ async fn an_answer_whose_body_is_wrong_is_refused_by_name_and_the_worker_trains_
     .await;
 }
 
+/// The worker would only leave it out, and wait for another one: its server believes to have answered.
+#[tokio::test]
+async fn an_answer_that_lacks_values_or_is_of_no_clock_is_refused_by_name_and_the_worker_trains_on()
+{
+    each_is_refused(&[
+        (
+            |server| {
+                let values = vec![0.5; server.asked - 1].into();
+                rows_read(&RowsRead { values, ..server.right() })
+            },
+            "values for the read of clock 0, expected",
+        ),
+        (
+            |server| rows_read(&RowsRead { values: Vec::new().into(), ..server.right() }),
+            "received 0 values for the read of clock 1, expected",
+        ),
+        (
+            |server| rows_read(&RowsRead { at: Clock(u64::MAX), ..server.right() }),
+            "clocks that do not fit the shard",
+        ),
+    ])
+    .await;
+}
+
+/// The worker would make room for two models for each data center that its server thinks of.
+#[tokio::test]
+async fn a_copy_to_measure_that_no_data_center_sends_is_refused_by_name_and_the_worker_trains_on() {
+    each_is_refused(&[
+        (
+            |server| server.probing(ABSENT),
+            "received a copy of dc9 to measure, expected at most one of each other data center",
+        ),
+        (|server| server.probing(SERVER.dc), "received a copy of dc0 to measure, expected"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_copy_of_another_length_is_refused_by_name_and_the_worker_trains_on() {
+    each_is_refused(&[
+        (|server| server.copy(|body| body.truncate(8)), "received a copy of 0 values, expected"),
+        (|server| server.copy(|body| body.truncate(body.len() - 4)), "values, expected"),
+        (|server| server.copy(|body| body.extend([0; 4])), "values, expected"),
+        (|server| server.copy(|body| body.push(0)), "received a copy that ends within a value"),
+        (
+            |_| (LanKind::CopyRows, encode_copy_rows(1, 2, &[])),
+            "received a copy of 0 values, expected",
+        ),
+    ])
+    .await;
+}
+
 /// Where the first reason is in the right answer, which has a count before it.
 fn reason_at(server: &HostileServer) -> usize {
     VALUES_AT + 4 * server.asked + 4
@@ -345,15 +419,15 @@ async fn an_answer_before_the_due_request_is_refused_by_name_and_the_worker_trai
 async fn answers_that_a_worker_has_not_asked_for_change_nothing() {
     let alone = train(CLOCKS, async |_| {}).await;
     let harmed = train(CLOCKS, async |server| {
-        let other = || RowsRead { values: vec![9.0; server.asked].into(), ..server.right() };
-        let unasked = [
-            RowsRead { clock: server.clock.next(), at: server.clock.next(), ..other() },
-            RowsRead { at: Clock(u64::MAX), ..other() },
-            RowsRead { values: vec![9.0; server.asked - 1].into(), ..other() },
-            RowsRead { values: Vec::new().into(), ..other() },
-        ];
-        for read in unasked {
-            server.send(rows_read(&read)).await;
+        let of = |clock, values| {
+            let values = vec![9.0; values].into();
+            RowsRead { clock, at: clock, values, ..server.right() }
+        };
+        let before = server.clock.0.checked_sub(1).map(Clock);
+        for clock in before.into_iter().chain([server.clock.next()]) {
+            for values in [server.asked, server.asked - 1, 0] {
+                server.send(rows_read(&of(clock, values))).await;
+            }
         }
     });
     assert_eq!(harmed.await, alone);

@@ -20,6 +20,7 @@ use crate::real::connections::channel::{Channel, Parcel, Reader};
 use crate::real::connections::message::{
     Hello, MESSAGE_BYTES_MAX, Order, Purpose, Report, encode_copy, pack, unpack,
 };
+use crate::real::connections::throttle::LogThrottle;
 use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::NodeContext;
 use gaia_core::coordinator::{ServerProcess, StandIns};
@@ -67,6 +68,8 @@ struct Keeper {
     orders: Sender<Result<Order, RealError>>,
     is_connected: watch::Sender<bool>,
     latest: LatestReports,
+    /// Of lost connections: the coordinator may close each one at once.
+    lost_lines: LogThrottle,
 }
 
 /// The reports of a node that stay valid until it sends newer ones.
@@ -144,6 +147,7 @@ impl CoordinatorClient {
             orders: sender,
             is_connected: connection,
             latest: LatestReports::default(),
+            lost_lines: LogThrottle::default(),
         };
 
         let keeping = tokio::spawn(keeper.keep(joined));
@@ -257,11 +261,7 @@ impl Keeper {
                 Over::Done => return,
                 Over::Lost(error) => error,
             };
-            self.is_connected.send_replace(false);
-            self.context.on_lost(NodeId::Coordinator);
-            warn!(
-                "the connection to the coordinator is lost: {error}; this node continues and reconnects"
-            );
+            self.on_lost(&error);
             joined = match self.call_again().await {
                 Ok(Some(joined)) => joined,
                 Ok(None) => return,
@@ -271,6 +271,16 @@ impl Keeper {
                     return;
                 }
             };
+        }
+    }
+
+    fn on_lost(&self, error: &ChannelError) {
+        self.is_connected.send_replace(false);
+        self.context.on_lost(NodeId::Coordinator);
+        if let Some(left_out) = self.lost_lines.pass() {
+            warn!(
+                "the connection to the coordinator is lost: {error}; this node continues and reconnects{left_out}"
+            );
         }
     }
 

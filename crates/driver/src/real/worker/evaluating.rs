@@ -97,25 +97,23 @@ impl Evaluating {
         is_partial.then(|| &self.rows_of_shards[shard.index()])
     }
 
+    /// By shard, the rows of copies that evaluations read.
+    pub(super) fn copy_rows(&self) -> &[ShardRows] {
+        &self.rows_of_shards
+    }
+
     /// Adds the copy of a shard. After the last one of its ticket the evaluation starts, unless one is running: then it
     /// starts after that.
     ///
-    /// # Errors
-    /// The number of values that was found and the one that was expected, if they differ.
-    pub(super) fn handle_copy(
-        &mut self,
-        shard: ShardId,
-        ticket: u64,
-        copy: &ShardCopy,
-    ) -> Result<(), (usize, usize)> {
+    /// # Panics
+    /// Unless the copy has all values of the shard, or those of the rows that evaluations read ([`Self::copy_rows`]).
+    pub(super) fn handle_copy(&mut self, shard: ShardId, ticket: u64, copy: &ShardCopy) {
         let (layout, rows) = (&self.layouts[shard.index()], &self.rows_of_shards[shard.index()]);
         let expected = match copy {
             ShardCopy::Whole(_) => layout.parameters(),
             ShardCopy::Rows { .. } => rows.parameters(layout),
         };
-        if copy.len() != expected {
-            return Err((copy.len(), expected));
-        }
+        assert_eq!(copy.len(), expected, "copies are checked where they are received");
         if self.collecting.as_ref().is_none_or(|collecting| collecting.ticket < ticket) {
             let missing = self.layouts.iter().map(ShardLayout::shard).collect();
             let model = self.latest.take().unwrap_or_else(|| {
@@ -146,7 +144,6 @@ impl Evaluating {
             collecting.missing.remove(&shard);
         }
         self.start();
-        Ok(())
     }
 
     /// Evaluates the collected copy if it is whole.

@@ -31,7 +31,7 @@ use crate::real::{Exit, HEARTBEAT, NearServer, NextRequests, NodeConfig};
 use gaia_core::application::{ApplicationError, Work};
 use gaia_core::coordinator::ServerProcess;
 use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};
-use gaia_core::types::{Clock, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
+use gaia_core::types::{Clock, ShardId, ShardLayout, WorkerId};
 use gaia_core::worker::Worker;
 
 /// A worker after its iteration, with what came of it or the message of its panic.
@@ -120,7 +120,8 @@ pub(super) async fn work(
         stands_in_for.send_replace(stand_ins.lost_to(id));
         evaluating.handle_data_centers(&addresses);
         let reached = (addresses, next_requests.subscribe());
-        let servers = Servers::connect(&context, id, &layouts, reached, near);
+        let shards = (&layouts[..], evaluating.copy_rows());
+        let servers = Servers::connect(&context, id, shards, reached, near);
         let mut node = WorkerNode::new(
             context.clone(),
             id,
@@ -281,8 +282,7 @@ impl WorkerNode {
             }
             FromServer::Copy { ticket, copy } => {
                 self.lan_bytes += 4 * copy.len() as u64;
-                let handled = self.evaluating.handle_copy(shard, ticket, &copy);
-                handled.map_err(|(found, expected)| self.wrong_copy(shard, found, expected))?;
+                self.evaluating.handle_copy(shard, ticket, &copy);
             }
             FromServer::Joined(due) => {
                 self.write()?;
@@ -295,12 +295,6 @@ impl WorkerNode {
             }
         }
         Ok(())
-    }
-
-    fn wrong_copy(&self, shard: ShardId, found: usize, expected: usize) -> RealError {
-        let server = NodeId::Server(ServerId { dc: self.id.dc, shard });
-        let reason = format!("it sent a copy of {found} parameters, expected {expected}");
-        RealError::Broken { from: self.context.run_context.name(server), reason }
     }
 
     /// Reports what the data center's copy is worth on the examples of this worker.

@@ -11,7 +11,7 @@ use tracing::info;
 
 use crate::real::connections::channel::{Parcel, Reader};
 use crate::real::connections::message::{
-    Hello, Purpose, check_waits, decode_copy, decode_copy_rows, unpack,
+    Hello, Purpose, check_probes, check_waits, decode_copy, decode_copy_rows, unpack,
 };
 use crate::real::connections::throttle::LogThrottle;
 use crate::real::error::{ChannelError, RealError};
@@ -66,18 +66,32 @@ struct Came {
 
 /// The connection to a server.
 enum ToServer {
-    /// `None` if there is no connection.
-    Far(Option<Sender<Parcel>>),
+    /// The server in another process.
+    Far {
+        /// `None` if there is no connection.
+        parcels: Option<Sender<Parcel>>,
+        /// The latest read that was sent to it.
+        asked: watch::Sender<Option<Asked>>,
+    },
     /// The server in this process.
     Near(Sender<WorkerMessage>),
 }
 
+/// A read of the worker.
+#[derive(Clone, Copy)]
+struct Asked {
+    clock: Clock,
+    /// The number of values of its answer.
+    values: usize,
+}
+
 impl Servers {
-    /// Connects to all servers of a worker's data center, except for one in this process.
+    /// Connects to all servers of a worker's data center, except for one in this process. For each shard there are the rows
+    /// of copies that the worker evaluates.
     pub(super) fn connect(
         context: &NodeContext,
         id: WorkerId,
-        layouts: &[ShardLayout],
+        (layouts, copy_rows): (&[ShardLayout], &[ShardRows]),
         (addresses, next_requests): (Addresses, watch::Receiver<NextRequests>),
         mut near: Option<NearServer>,
     ) -> Self {
@@ -87,7 +101,7 @@ impl Servers {
         let mut reading = JoinSet::new();
         let mut ways = Vec::new();
 
-        for (shard, layout) in (0_u16..).map(ShardId).zip(layouts) {
+        for ((shard, layout), rows) in (0_u16..).map(ShardId).zip(layouts).zip(copy_rows) {
             let sender = sender.clone();
             if let Some(NearServer { requests, replies, .. }) =
                 near.take_if(|near| near.shard == shard)
@@ -96,16 +110,19 @@ impl Servers {
                 ways.push(ToServer::Near(requests));
                 continue;
             }
+            let asked = watch::Sender::default();
             let server = Far {
                 context: context.clone(),
                 id: ServerId { dc: id.dc, shard },
                 layout: layout.clone(),
                 next_requests: next_requests.clone(),
+                asked: asked.subscribe(),
+                copy_rows_values: rows.parameters(layout),
                 bytes_max: rows_read_bytes_max(layout, count),
                 lines: LogThrottle::default(),
             };
             reading.spawn(server.keep(addresses.subscribe(), sender));
-            ways.push(ToServer::Far(None));
+            ways.push(ToServer::Far { parcels: None, asked });
         }
 
         let joined = vec![false; ways.len()];
@@ -133,8 +150,8 @@ impl Servers {
             // has ended.
             return std::future::pending().await;
         };
-        if way.is_some() {
-            self.ways[shard.index()] = ToServer::Far(way);
+        if let (Some(way), ToServer::Far { parcels, .. }) = (way, &mut self.ways[shard.index()]) {
+            *parcels = Some(way);
         }
         if let FromServer::Joined(_) = from {
             self.joined[shard.index()] = true;
@@ -149,12 +166,16 @@ impl Servers {
         let layout = &self.layouts[shard.index()];
         let bytes = message.lan_bytes(layout);
         match &self.ways[shard.index()] {
-            ToServer::Far(Some(parcels)) => {
+            ToServer::Far { parcels, asked } => {
+                if let WorkerMessage::Read { clock, rows } = &message {
+                    let (clock, values) = (*clock, rows.parameters(layout));
+                    asked.send_replace(Some(Asked { clock, values }));
+                }
+                let Some(parcels) = parcels else { return bytes };
                 let body = encode_worker_message(&message, layout);
                 // If the queue is full or closed, the connection is lost. Its reader returns the error.
                 let _lost = parcels.try_send((LanKind::WorkerMessage, body));
             }
-            ToServer::Far(None) => {}
             // If the server has ended, this process ends.
             ToServer::Near(requests) => drop(requests.try_send(message)),
         }
@@ -163,7 +184,7 @@ impl Servers {
 
     /// Tells a server in another process which rows of copies this worker evaluates.
     pub(super) fn send_copy_rows(&self, shard: ShardId, rows: &ShardRows) {
-        if let ToServer::Far(Some(parcels)) = &self.ways[shard.index()] {
+        if let ToServer::Far { parcels: Some(parcels), .. } = &self.ways[shard.index()] {
             let (clock, layout) = (Clock::ZERO, &self.layouts[shard.index()]);
             let message = WorkerMessage::Read { clock, rows: rows.clone() };
             let body = encode_worker_message(&message, layout);
@@ -200,6 +221,10 @@ struct Far {
     id: ServerId,
     layout: ShardLayout,
     next_requests: watch::Receiver<NextRequests>,
+    /// The latest read that was sent to the server.
+    asked: watch::Receiver<Option<Asked>>,
+    /// The number of values of the rows of copies that the worker evaluates.
+    copy_rows_values: usize,
     /// The largest message of the server, in bytes.
     bytes_max: usize,
     /// Of lost connections: a server loses them as often as it likes.
@@ -276,17 +301,15 @@ impl Far {
             let from = next.and_then(|(kind, body)| match kind {
                 LanKind::Hello if parcels.is_some() => Ok(FromServer::Joined(unpack(&body)?)),
                 LanKind::Hello => Ok(FromServer::Due(unpack(&body)?)),
-                LanKind::RowsRead if parcels.is_none() => {
-                    let read = decode_rows_read(&body, &self.layout)?;
-                    let topology = &self.context.run_context.plan.topology;
-                    check_waits(&read.held, topology).map(|()| FromServer::Rows(Arc::new(read)))
-                }
+                LanKind::RowsRead if parcels.is_none() => self.read_rows(&body),
                 LanKind::Copy if parcels.is_none() => {
                     let (ticket, values) = decode_copy(&body)?;
+                    check_copy(values.len(), self.layout.parameters())?;
                     Ok(FromServer::Copy { ticket, copy: ShardCopy::Whole(values.into()) })
                 }
                 LanKind::CopyRows if parcels.is_none() => {
                     let (ticket, sparse, values) = decode_copy_rows(&body)?;
+                    check_copy(values.len(), self.copy_rows_values)?;
                     Ok(FromServer::Copy { ticket, copy: ShardCopy::Rows { values, sparse } })
                 }
                 other => Err(ChannelError::Other(format!(
@@ -303,6 +326,41 @@ impl Far {
             }
         }
     }
+
+    /// Decodes and validates an answer.
+    ///
+    /// # Errors
+    /// If it is not one that a correct server sends. An answer to another read than the latest is valid: a server sends it
+    /// again after a reconnect.
+    fn read_rows(&self, body: &[u8]) -> Result<FromServer, ChannelError> {
+        let read = decode_rows_read(body, &self.layout)?;
+        let topology = &self.context.run_context.plan.topology;
+        check_waits(&read.held, topology)?;
+        check_probes(&read.probes, self.id.dc, topology)?;
+        self.check_values(&read)?;
+        Ok(FromServer::Rows(Arc::new(read)))
+    }
+
+    /// Checks that an answer has the values that were asked for. A worker that only left it out would wait without end: its
+    /// server has answered.
+    fn check_values(&self, read: &RowsRead) -> Result<(), ChannelError> {
+        let (asked, found) = (*self.asked.borrow(), read.values.len());
+        match asked.filter(|asked| asked.clock == read.clock && asked.values != found) {
+            None => Ok(()),
+            Some(Asked { clock, values }) => Err(ChannelError::Other(format!(
+                "received {found} values for the read of clock {clock}, expected {values}"
+            ))),
+        }
+    }
+}
+
+/// Checks the number of values of a copy.
+fn check_copy(found: usize, expected: usize) -> Result<(), ChannelError> {
+    if found == expected {
+        return Ok(());
+    }
+    let said = format!("received a copy of {found} values, expected {expected}");
+    Err(ChannelError::Other(said))
 }
 
 /// Waits until a server has another address.

@@ -203,8 +203,9 @@ fn claims_of_other_systems_are_checked_by_runs() {
     assert_eq!((ring.verdict, ring.figures.len()), (SystemVerdict::Holds, 5), "{ring:?}");
     let wan = row("Baidu ring all-reduce over a WAN");
     assert_eq!(wan.verdict, SystemVerdict::Fails, "{wan:?}");
-    for figure in &wan.figures[..2] {
-        near(figure.measured, figure.computed.unwrap(), 0.1);
+    // So small a model has few chunks, which homes and a tree pass on whole.
+    for (figure, tolerance) in wan.figures.iter().zip([0.1, 0.03, 0.03, 0.1]) {
+        near(figure.measured, figure.computed.unwrap(), tolerance);
     }
     assert_eq!(row("Zou et al. (HTC 2017)").verdict, SystemVerdict::Holds);
 

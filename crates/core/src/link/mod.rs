@@ -12,5 +12,5 @@ mod transport;
 pub use directed::{Carried, DropReason, Dropped, Fate, Link, LinkConfig, LinkStats};
 pub use transport::{
     DATAGRAM_BYTES_MAX, FRAME_PREFIX_BYTES, FrameFate, IP_UDP_HEADER_BYTES, PAYLOAD_SHARE_MAX,
-    STREAM_PAYLOAD_BYTES_MAX, Train, Transport, quantum,
+    PAYLOAD_SHARE_MAX_BOTH_WAYS, STREAM_PAYLOAD_BYTES_MAX, Train, Transport, quantum,
 };

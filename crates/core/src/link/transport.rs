@@ -259,6 +259,12 @@ pub const STREAM_PAYLOAD_BYTES_MAX: u64 =
 pub const PAYLOAD_SHARE_MAX: f64 =
     STREAM_PAYLOAD_BYTES_MAX as f64 / (DATAGRAM_BYTES_MAX + IP_UDP_HEADER_BYTES) as f64;
 
+/// The same of a link that also carries the acknowledgements of as many packets in the other direction.
+pub const PAYLOAD_SHARE_MAX_BOTH_WAYS: f64 = STREAM_PAYLOAD_BYTES_MAX as f64
+    / (DATAGRAM_BYTES_MAX
+        + IP_UDP_HEADER_BYTES
+        + ACKNOWLEDGEMENT_BYTES / PACKETS_PER_ACKNOWLEDGEMENT) as f64;
+
 /// The size of the length prefix of each frame on its stream.
 pub const FRAME_PREFIX_BYTES: u64 = 4;
 

@@ -13,7 +13,7 @@ pub(super) fn rows() -> impl Iterator<Item = SystemRow> {
     })
 }
 
-const UNCHECKED: [(&str, &str, &str); 8] = [
+const UNCHECKED: [(&str, &str, &str); 9] = [
     (
         "Project Adam",
         "Activation and error vectors of K examples instead of an M × N gradient: K(M + N) values instead of MN (slide 21).",
@@ -48,6 +48,12 @@ const UNCHECKED: [(&str, &str, &str); 8] = [
         "Clipper",
         "Answers within a latency objective, by adaptive batches, a cache and ensembles (slides 9 to 14).",
         "it serves predictions of trained models; this evaluation trains.",
+    ),
+    (
+        "Langer's taxonomy",
+        "Four axes compare systems for distributed training: parallelism, optimisation, scheduling and communication (abstract).",
+        "it is an order of things, not a result. Each run of `gaia compare` has its place on the axes, and a page of the documentation \
+         has that of every remote model and of these systems.",
     ),
     (
         "Project Adam, DistBelief, Parameter Server, Baidu",

@@ -178,4 +178,4 @@ const CHUNK_LEAST: usize = 1 << 10;
 const HOME_CHUNKS_MAX: usize = 32;
 
 /// The number of chunks in a tree. An exchange takes the time of as many more chunks as the longest path has links.
-const TREE_CHUNKS_MAX: usize = 256;
+const TREE_CHUNKS_MAX: usize = 1024;

@@ -70,6 +70,12 @@ SYSTEMS = {
         remote='{ model = "local-steps", steps = 8, overlap = 0, outer_momentum = 0.9 }',
         by_default=False,
     ),
+    "local-steps-sparse": System(
+        "Gaia, `local-steps`, 8, density 0.03",
+        sync_every=8,
+        remote='{ model = "local-steps", steps = 8, overlap = 0, outer_momentum = 0.9, density = 0.03 }',
+        by_default=False,
+    ),
     "asp-progress": System(
         "Gaia, `asp` by progress",
         remote='{ model = "asp", function = "progress", threshold = 0.1 }',

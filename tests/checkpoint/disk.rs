@@ -1,10 +1,10 @@
 //! A disk that fails at any step leaves the checkpoint before whole.
 
-use std::cell::Cell;
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gaia_checkpoint::{Checkpoint, Checkpoints, Disk, Facts, Filesystem};
 use gaia_core::types::{Content, Model, ModelLayout, Seed, State, TableLayout, Tensor};
@@ -23,7 +23,7 @@ enum Failure {
 
 /// Fails at one step and at all after it.
 struct Failing {
-    steps_left: Rc<Cell<usize>>,
+    steps_left: Arc<AtomicUsize>,
     how: Failure,
 }
 
@@ -34,8 +34,8 @@ impl Failing {
         whole: impl FnOnce(&mut Filesystem) -> io::Result<()>,
         half: impl FnOnce(&mut Filesystem) -> io::Result<()>,
     ) -> io::Result<()> {
-        let left = self.steps_left.get();
-        self.steps_left.set(left.saturating_sub(1));
+        let left = self.steps_left.load(Ordering::Relaxed);
+        self.steps_left.store(left.saturating_sub(1), Ordering::Relaxed);
         let disk = &mut Filesystem::new();
         match (left, self.how) {
             (2.., _) => return whole(disk),
@@ -52,9 +52,10 @@ impl Disk for Failing {
         self.step(|disk| disk.create_directory(path), |_| Ok(()))
     }
 
-    fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let half = &bytes[..bytes.len() / 2];
-        self.step(|disk| disk.write(path, bytes), |disk| disk.write(path, half))
+    fn write(&mut self, path: &Path, parts: &[Cow<'_, [u8]>]) -> io::Result<()> {
+        let whole = parts.concat();
+        let half = [Cow::Borrowed(&whole[..whole.len() / 2])];
+        self.step(|disk| disk.write(path, parts), |disk| disk.write(path, &half))
     }
 
     fn sync_directory(&mut self, path: &Path) -> io::Result<()> {
@@ -106,7 +107,7 @@ fn a_disk_that_fails_at_any_step_leaves_an_older_checkpoint_whole() {
                 let path = directory.path().join("checkpoints");
                 checkpoints(&path, keep).write(&checkpoint(10)).unwrap();
                 checkpoints(&path, keep).write(&checkpoint(20)).unwrap();
-                let steps_left = Rc::new(Cell::new(step));
+                let steps_left = Arc::new(AtomicUsize::new(step));
                 let disk = Failing { steps_left: steps_left.clone(), how };
                 let written =
                     Checkpoints::on(Box::new(disk), &path, 1, Seed(1), keep).write(&checkpoint(30));
@@ -120,7 +121,7 @@ fn a_disk_that_fails_at_any_step_leaves_an_older_checkpoint_whole() {
                 assert_eq!(checkpoints(&path, keep).newest().unwrap().unwrap().facts.clock, 30);
                 let left = std::fs::read_dir(&path).unwrap().count();
                 assert_eq!(left, keep, "{how:?} at step {step}");
-                if steps_left.get() > 0 {
+                if steps_left.load(Ordering::Relaxed) > 0 {
                     reached_the_end = true;
                     break;
                 }

@@ -1,5 +1,6 @@
 //! Small runs with checkpoints.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -120,8 +121,8 @@ impl Disk for Unsynced {
         fs::create_dir_all(path)
     }
 
-    fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        fs::write(path, bytes)
+    fn write(&mut self, path: &Path, parts: &[Cow<'_, [u8]>]) -> io::Result<()> {
+        fs::write(path, parts.concat())
     }
 
     fn sync_directory(&mut self, _path: &Path) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! The checkpoints of one run or node: writes new ones, removes old ones, finds the newest that is whole.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -179,17 +180,20 @@ impl Checkpoints {
         self.disk.create_directory(&draft).map_err(unwritten(&draft))?;
 
         let mut marks = Vec::new();
-        for (name, bytes) in self.files(checkpoint) {
+        for (name, parts) in self.files(checkpoint) {
             let file = draft.join(name);
-            let bytes = bytes
+            let parts = parts
                 .map_err(|error| CheckpointError::TooManyTensors { path: file.clone(), error })?;
-            self.disk.write(&file, &bytes).map_err(unwritten(&file))?;
-            marks.push(FileMark::of(name, &bytes));
+            let (written, mark) =
+                rayon::join(|| self.disk.write(&file, &parts), || FileMark::of(name, &parts));
+            written.map_err(unwritten(&file))?;
+            marks.push(mark);
         }
 
         let manifest = Manifest::new(&self.plan, self.seed.0, checkpoint.facts.clone(), marks);
         let file = draft.join(MANIFEST);
-        self.disk.write(&file, manifest.to_json().as_bytes()).map_err(unwritten(&file))?;
+        let manifest = [Cow::Owned(manifest.to_json().into())];
+        self.disk.write(&file, &manifest).map_err(unwritten(&file))?;
         self.disk.sync_directory(&draft).map_err(unwritten(&draft))?;
         self.remove(path)?;
         self.disk.rename(&draft, path).map_err(unwritten(path))?;
@@ -205,12 +209,16 @@ impl Checkpoints {
     fn files<'c>(
         &self,
         checkpoint: &'c Checkpoint,
-    ) -> impl Iterator<Item = (&'static str, Result<Vec<u8>, HeaderTooLong>)> + use<'c> {
+    ) -> impl Iterator<Item = (&'static str, Parts<'c>)> + use<'c> {
         let Checkpoint { model, state, .. } = checkpoint;
-        let model = model.iter().map(|model| (MODEL, model_bytes(model, &BTreeMap::new(), None)));
+        let whole = |bytes| vec![Cow::Owned(bytes)];
+        let model = model
+            .iter()
+            .map(move |model| (MODEL, model_bytes(model, &BTreeMap::new(), None).map(whole)));
         let tensors = tensors::FILES.into_iter();
         let tensors = tensors.map(|(content, name)| (name, tensors::state_file(state, content)));
-        let records = std::iter::once_with(|| (RECORDS, Ok(messagepack::encode(&state.records))));
+        let records =
+            std::iter::once_with(move || (RECORDS, Ok(whole(messagepack::encode(&state.records)))));
         model.chain(tensors).chain(records)
     }
 
@@ -237,6 +245,9 @@ impl Checkpoints {
         }
     }
 }
+
+/// The content of a file.
+type Parts<'c> = Result<Vec<Cow<'c, [u8]>>, HeaderTooLong>;
 
 fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> CheckpointError + use<> {
     CheckpointError::io(path, "cannot be written")

@@ -143,7 +143,7 @@ impl<S: Syncer> LogDisk for LogFolder<S> {
 
     fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let draft = self.path.join(format!("{DRAFT}{name}"));
-        write_synced(&draft, bytes, &self.syncer)?;
+        write_synced(&draft, [bytes], &self.syncer)?;
         fs::rename(draft, self.path.join(name))?;
         self.syncer.sync_directory(&self.path)
     }

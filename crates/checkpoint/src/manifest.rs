@@ -122,8 +122,11 @@ impl Manifest {
 }
 
 impl FileMark {
-    pub(super) fn of(name: &str, bytes: &[u8]) -> Self {
-        Self { name: name.to_owned(), bytes: bytes.len() as u64, crc32: crc32fast::hash(bytes) }
+    pub(super) fn of(name: &str, parts: &[impl AsRef<[u8]>]) -> Self {
+        let mut checksum = crc32fast::Hasher::new();
+        parts.iter().for_each(|part| checksum.update(part.as_ref()));
+        let bytes = parts.iter().map(|part| part.as_ref().len() as u64).sum();
+        Self { name: name.to_owned(), bytes, crc32: checksum.finalize() }
     }
 }
 
@@ -149,7 +152,8 @@ mod tests {
             watermarks: vec![mark],
         };
 
-        let files = vec![FileMark::of("state.msgpack", b"some bytes"), FileMark::of("empty", b"")];
+        let files =
+            vec![FileMark::of("state.msgpack", &["some ", "bytes"]), FileMark::of("empty", &[""])];
         let manifest = Manifest::new("00ff", 7, run, files);
         let good = manifest.to_json().into_bytes();
         let read = |text: &[u8]| Manifest::read(Path::new("manifest.json"), text);

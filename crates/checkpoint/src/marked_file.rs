@@ -108,7 +108,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let whole: Vec<u8> = (0..2 * PART_BYTES + 5).map(|at| (at % 251) as u8).collect();
-        let mark = FileMark::of("file", &whole);
+        let mark = FileMark::of("file", &[&whole]);
         let read = || MarkedFile::open(folder.path(), &mark)?.read();
         fs::write(&path, &whole).unwrap();
         assert!(read().unwrap() == whole);

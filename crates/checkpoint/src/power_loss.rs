@@ -5,7 +5,6 @@
 //! the names that were synced, and once with all names that were given, since a file system may write names early. From
 //! each of them all that had been promised by then must be read.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,7 +12,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use tempfile::{TempDir, tempdir};
 
@@ -25,7 +24,7 @@ use gaia_core::types::{Seed, State};
 
 /// A machine that can lose its power. All clones are the same one.
 #[derive(Clone)]
-struct Machine(Rc<RefCell<Inner>>);
+struct Machine(Arc<Mutex<Inner>>);
 
 struct Inner {
     root: TempDir,
@@ -57,7 +56,7 @@ struct Outage {
 
 impl Machine {
     fn new() -> Self {
-        Self(Rc::new(RefCell::new(Inner {
+        Self(Arc::new(Mutex::new(Inner {
             root: tempdir().unwrap(),
             files: BTreeMap::new(),
             directories: BTreeMap::new(),
@@ -68,7 +67,7 @@ impl Machine {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.borrow().root.path().join(name)
+        self.0.lock().unwrap().root.path().join(name)
     }
 
     fn open_log(&self) -> LogDirectory {
@@ -80,25 +79,25 @@ impl Machine {
 
     /// Acknowledges these: from here on they must survive.
     fn promise(&self, numbers: Range<u64>) {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.0.lock().unwrap();
         inner.promised = numbers;
         inner.lose_power();
     }
 
     /// Kills the process that next syncs the names in a directory, before it does so.
     fn kill_at_names(&self) {
-        self.0.borrow_mut().killed_at_names = true;
+        self.0.lock().unwrap().killed_at_names = true;
     }
 
     /// What a loss of power leaves of a file.
     fn left_of(&self, name: &str) -> Vec<u8> {
-        let inner = self.0.borrow();
+        let inner = self.0.lock().unwrap();
         fs::read(inner.outage(&inner.synced_names()).left.path().join(name)).unwrap()
     }
 
     /// Passes what each loss of power has left to a function, with the numbers that were promised before it.
     fn check(&self, read: impl Fn(&Path, Range<u64>)) {
-        let outages = std::mem::take(&mut self.0.borrow_mut().outages);
+        let outages = std::mem::take(&mut self.0.lock().unwrap().outages);
         assert!(!outages.is_empty());
         outages.into_iter().for_each(|outage| read(outage.left.path(), outage.promised));
     }
@@ -117,7 +116,7 @@ impl Machine {
     }
 
     fn sync_file(&self, file: &File) -> io::Result<()> {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.0.lock().unwrap();
         inner.lose_power();
         let inode = file.metadata()?.ino();
         let path = path_of(inode, inner.root.path()).expect("a file that is synced has a name");
@@ -136,7 +135,7 @@ impl Syncer for Machine {
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.0.lock().unwrap();
         inner.lose_power();
         if std::mem::take(&mut inner.killed_at_names) {
             return Err(io::Error::other("the process is killed"));

@@ -73,7 +73,7 @@ impl<S: Syncer> StateFile<S> {
 
         let draft = self.path.with_extension("part");
         let unwritten = |path: &Path| CheckpointError::io(path, "cannot be written");
-        write_synced(&draft, &bytes, &self.syncer).map_err(unwritten(&draft))?;
+        write_synced(&draft, [&bytes[..]], &self.syncer).map_err(unwritten(&draft))?;
         std::fs::rename(&draft, &self.path).map_err(unwritten(&self.path))?;
 
         let folder = self.path.parent().filter(|folder| *folder != Path::new(""));

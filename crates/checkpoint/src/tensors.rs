@@ -1,5 +1,6 @@
 //! Numbers as safetensors files, which `safetensors.numpy.load_file` and other tools can read.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use super::error::CheckpointError;
 use super::manifest::FileMark;
 use super::marked_file::MarkedFile;
 use gaia_core::types::{Content, State, Tensor};
-use gaia_model::{HeaderTooLong, Values, tensor_bytes};
+use gaia_model::{HeaderTooLong, rows_in_parts};
 
 /// The file of each kind of tensor.
 pub(super) const FILES: [(Content, &str); 3] = [
@@ -20,16 +21,17 @@ pub(super) const FILES: [(Content, &str); 3] = [
     (Content::Optimizer, "optimizer.safetensors"),
 ];
 
-/// All tensors of one kind, each as one row of numbers.
+/// The parts of the file with all tensors of one kind, each as one row of numbers.
 ///
 /// # Errors
 /// [`HeaderTooLong`] if there are too many for a file.
-pub(super) fn state_file(state: &State, content: Content) -> Result<Vec<u8>, HeaderTooLong> {
+pub(super) fn state_file(
+    state: &State,
+    content: Content,
+) -> Result<Vec<Cow<'_, [u8]>>, HeaderTooLong> {
     let tensors = state.tensors.iter().filter(|(_, tensor)| tensor.content == content);
-    let tensors = tensors.map(|(name, Tensor { values, .. })| {
-        (name.as_str(), vec![values.len()], Values::F32(values))
-    });
-    tensor_bytes(tensors, None)
+    let rows = tensors.map(|(name, Tensor { values, .. })| (name.as_str(), values.as_slice()));
+    rows_in_parts(&rows.collect())
 }
 
 /// Reads a file of tensors of one kind, and checks it against its mark.

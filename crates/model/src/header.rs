@@ -1,4 +1,4 @@
-//! Whether the header of a safetensors file is short enough to be read again.
+//! The header of a safetensors file, and whether it is short enough to be read again.
 
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
@@ -30,6 +30,29 @@ pub(super) fn check_header<'n>(
     tensors: impl Iterator<Item = (&'n str, Dtype, Vec<usize>)>,
     metadata: Option<(&str, &str)>,
 ) -> Result<(), HeaderTooLong> {
+    header_json(tensors, metadata).map(drop)
+}
+
+/// The bytes before the values of a file with these tensors, which follow in the order of their names. All have one type.
+///
+/// # Errors
+/// As [`check_header`].
+pub(super) fn header_of<'n>(
+    dtype: Dtype,
+    tensors: impl Iterator<Item = (&'n str, Vec<usize>)>,
+) -> Result<Vec<u8>, HeaderTooLong> {
+    let tensors = tensors.map(|(name, shape)| (name, dtype, shape));
+    let mut json = header_json(tensors, None)?;
+    json.resize(json.len().next_multiple_of(LENGTH_BYTES), b' ');
+    let mut header = (json.len() as u64).to_le_bytes().to_vec();
+    header.append(&mut json);
+    Ok(header)
+}
+
+fn header_json<'n>(
+    tensors: impl Iterator<Item = (&'n str, Dtype, Vec<usize>)>,
+    metadata: Option<(&str, &str)>,
+) -> Result<Vec<u8>, HeaderTooLong> {
     let mut tensors: Vec<_> = tensors.collect();
     // The order of the file: places have more digits the later they are.
     tensors.sort_by(|(a, a_type, _), (b, b_type, _)| b_type.cmp(a_type).then(a.cmp(b)));
@@ -43,21 +66,24 @@ pub(super) fn check_header<'n>(
     let places: Vec<_> = places.collect();
     let count = places.len();
 
-    let text_bytes = metadata.map_or(0, |(_, text)| json_length(text));
+    let text_bytes = metadata.map_or(0, |(_, text)| json(text).len());
     let metadata = metadata.map(|(key, text)| [(key.to_owned(), text.to_owned())].into());
     let header = Metadata::new(metadata, places).expect("each tensor begins where the last ends");
-    let bytes = json_length(&header);
-    if bytes <= HEADER_BYTES_MAX {
-        Ok(())
+    let header = json(&header);
+    if header.len() <= HEADER_BYTES_MAX {
+        Ok(header)
     } else {
-        Err(HeaderTooLong { tensors: count, tensor_bytes: bytes - text_bytes, text_bytes })
+        let tensor_bytes = header.len() - text_bytes;
+        Err(HeaderTooLong { tensors: count, tensor_bytes, text_bytes })
     }
 }
 
-/// The bytes of a value as JSON.
-fn json_length(value: &(impl serde::Serialize + ?Sized)) -> usize {
-    serde_json::to_vec(value).expect("names and numbers can be written as JSON").len()
+fn json(value: &(impl serde::Serialize + ?Sized)) -> Vec<u8> {
+    serde_json::to_vec(value).expect("names and numbers can be written as JSON")
 }
+
+/// A file begins with the length of its header, and values begin at a multiple of this.
+const LENGTH_BYTES: usize = 8;
 
 /// The longest header that readers of the format accept.
 const HEADER_BYTES_MAX: usize = 100_000_000;

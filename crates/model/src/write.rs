@@ -7,7 +7,7 @@ use safetensors::Dtype;
 use safetensors::tensor::View;
 
 use super::description::DESCRIPTION;
-use super::header::{HeaderTooLong, check_header};
+use super::header::{HeaderTooLong, check_header, header_of};
 use gaia_core::application::Attachment;
 use gaia_core::types::{Model, ModelLayout, ShardLayout};
 
@@ -63,22 +63,28 @@ fn serialized<'v>(
         let values = attached_values(attachment);
         (name.as_str(), vec![values.len()], values)
     });
-    tensor_bytes(tables.chain(attached), description)
+    tensors_with(tables.chain(attached), description.map(|text| (DESCRIPTION, text)))
 }
 
-/// The bytes of a safetensors file: of each tensor its name, its shape and as many values, in little-endian order; and the
-/// description of a model, if there is one.
+/// A safetensors file in parts, so that nobody has to copy values that are large: what is before the values, and the values of
+/// each tensor in little-endian order, by the order of names. Each tensor is a row of numbers.
 ///
 /// # Errors
-/// [`HeaderTooLong`] if names, shapes and the description are more than the header of such a file has room for.
-pub fn tensor_bytes<'v>(
-    tensors: impl Iterator<Item = (&'v str, Vec<usize>, Values<'v>)>,
-    description: Option<&str>,
-) -> Result<Vec<u8>, HeaderTooLong> {
-    tensors_with(tensors, description.map(|text| (DESCRIPTION, text)))
+/// [`HeaderTooLong`] if names and lengths are more than the header of such a file has room for.
+pub fn rows_in_parts<'v>(
+    rows: &BTreeMap<&str, &'v [f32]>,
+) -> Result<Vec<Cow<'v, [u8]>>, HeaderTooLong> {
+    let shapes = rows.iter().map(|(name, values)| (*name, vec![values.len()]));
+    let header = header_of(Dtype::F32, shapes)?;
+    let values = rows.values().map(|values| little_endian(values));
+    Ok([Cow::Owned(header)].into_iter().chain(values).collect())
 }
 
-/// The same, with any key of the metadata and its text.
+/// The bytes of a safetensors file: of each tensor its name, its shape and as many values, in little-endian order; and a key
+/// of the metadata with its text, if there is one.
+///
+/// # Errors
+/// [`HeaderTooLong`] if names, shapes and the text are more than the header of such a file has room for.
 pub(super) fn tensors_with<'v>(
     tensors: impl Iterator<Item = (&'v str, Vec<usize>, Values<'v>)>,
     metadata: Option<(&str, &str)>,
@@ -189,14 +195,11 @@ impl View for Tensor<'_> {
         &self.shape
     }
 
-    /// The bytes in little-endian order, which is the order in memory on most machines.
     fn data(&self) -> Cow<'_, [u8]> {
-        let is_native = cfg!(target_endian = "little");
         match &self.values {
-            Values::F32(numbers) if is_native => Cow::Borrowed(bytemuck::cast_slice(numbers)),
-            Values::U64(numbers) if is_native => Cow::Borrowed(bytemuck::cast_slice(numbers)),
-            Values::F32(numbers) => {
-                numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+            Values::F32(numbers) => little_endian(numbers),
+            Values::U64(numbers) if cfg!(target_endian = "little") => {
+                Cow::Borrowed(bytemuck::cast_slice(numbers))
             }
             Values::U64(numbers) => {
                 numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
@@ -210,6 +213,31 @@ impl View for Tensor<'_> {
             Values::F32(numbers) => size_of_val(*numbers),
             Values::U64(numbers) => size_of_val(*numbers),
             Values::U8(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// The bytes in little-endian order, which is the order in memory on most machines.
+fn little_endian(numbers: &[f32]) -> Cow<'_, [u8]> {
+    if cfg!(target_endian = "little") {
+        Cow::Borrowed(bytemuck::cast_slice(numbers))
+    } else {
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_file_are_its_bytes() {
+        let [none, some, more] = [&[][..], &[1.0, f32::NAN], &[0.5; 7]];
+        for rows in [&[][..], &[("b", some)], &[("b", some), ("a", none), ("long name", more)]] {
+            let shaped =
+                rows.iter().map(|(name, values)| (*name, vec![values.len()], Values::F32(values)));
+            let parts = rows_in_parts(&rows.iter().copied().collect()).unwrap();
+            assert_eq!(parts.concat(), tensors_with(shaped, None).unwrap());
         }
     }
 }

@@ -51,7 +51,8 @@ fn checkpoint(node: &Node, first_record: Option<u64>) -> Checkpoint {
 }
 
 fn keep(store: &mut NodeStore, node: &Node) {
-    store.keep(&checkpoint(node, Some(node.received.len() as u64))).unwrap();
+    let begun = store.begin_checkpoint(checkpoint(node, Some(node.received.len() as u64)));
+    store.end_checkpoint(begun.write()).unwrap();
 }
 
 fn segments(store: &mut NodeStore) -> Vec<u64> {
@@ -108,6 +109,61 @@ fn the_last_checkpoints_are_kept_and_of_the_log_what_they_need() {
     drop(store);
     let (_, again, _) = recover(directory.path()).unwrap();
     assert_eq!((again.restored, again.received), (12, node.received));
+}
+
+#[test]
+fn the_log_goes_on_while_a_checkpoint_is_written_and_keeps_what_the_one_before_needs() {
+    let directory = tempdir().unwrap();
+    let (mut store, mut node, _) = recover(directory.path()).unwrap();
+    (0..5).for_each(|byte| write(&mut store, &mut node, byte));
+    keep(&mut store, &node);
+    (5..9).for_each(|byte| write(&mut store, &mut node, byte));
+    keep(&mut store, &node);
+    assert_eq!(segments(&mut store), [4, 6, 8]);
+
+    // The process ends before the third is written, and after it is, but before that is known.
+    for is_written in [false, true] {
+        (9..14).for_each(|byte| write(&mut store, &mut node, byte));
+        let begun = store.begin_checkpoint(checkpoint(&node, Some(node.received.len() as u64)));
+        let began_at = node.received.len();
+        (14..17).for_each(|byte| write(&mut store, &mut node, byte));
+        let before = segments(&mut store);
+        assert!(before.contains(&8), "{before:?}");
+        let written = is_written.then(|| begun.write());
+        assert_eq!(segments(&mut store), before);
+
+        drop((store, written));
+        let (again, found, _) = recover(directory.path()).unwrap();
+        assert_eq!(found.received, node.received);
+        assert_eq!(found.restored, if is_written { began_at } else { 9 });
+        (store, node) = (again, found);
+    }
+}
+
+#[test]
+fn a_checkpoint_that_could_not_be_written_leaves_the_ones_before_and_their_log() {
+    let directory = tempdir().unwrap();
+    let (mut store, mut node, _) = recover(directory.path()).unwrap();
+    (0..5).for_each(|byte| write(&mut store, &mut node, byte));
+    keep(&mut store, &node);
+    (5..9).for_each(|byte| write(&mut store, &mut node, byte));
+    let before = segments(&mut store);
+
+    let checkpoints = directory.path().join("checkpoints");
+    let aside = directory.path().join("aside");
+    fs::rename(&checkpoints, &aside).unwrap();
+    fs::write(&checkpoints, "no folder").unwrap();
+    let begun = store.begin_checkpoint(checkpoint(&node, Some(9)));
+    let refused = store.end_checkpoint(begun.write()).unwrap_err();
+    assert!(refused.to_string().contains("checkpoints"), "{refused}");
+    assert_eq!(segments(&mut store), before);
+
+    fs::remove_file(&checkpoints).unwrap();
+    fs::rename(&aside, &checkpoints).unwrap();
+    keep(&mut store, &node);
+    drop(store);
+    let (_, found, _) = recover(directory.path()).unwrap();
+    assert_eq!((found.restored, found.received), (9, node.received));
 }
 
 #[test]
@@ -179,5 +235,5 @@ fn a_checkpoint_holds_nothing_that_a_crash_may_take() {
     let (mut store, mut node, _) = recover(directory.path()).unwrap();
     write(&mut store, &mut node, 0);
     store.log().append(&[1]).unwrap();
-    let _ = store.keep(&checkpoint(&node, Some(2)));
+    let _ = store.begin_checkpoint(checkpoint(&node, Some(2)));
 }

@@ -51,5 +51,5 @@ pub use keeper::{Due, Keeper};
 pub use log_directory::{LogConfig, LogDirectory, Recovered};
 pub use log_disk::{LogDisk, LogFolder};
 pub use manifest::{ClockOf, Facts, LinkMark};
-pub use node_store::{NodeStore, NodeStoreConfig};
+pub use node_store::{BegunCheckpoint, NodeStore, NodeStoreConfig, WrittenCheckpoint};
 pub use state_file::StateFile;

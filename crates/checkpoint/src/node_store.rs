@@ -24,8 +24,21 @@ pub struct NodeStoreConfig {
 
 /// The directory of one node, with `checkpoints/` and `log/`.
 pub struct NodeStore {
-    checkpoints: Checkpoints,
+    /// `None` while a checkpoint is being written.
+    checkpoints: Option<Checkpoints>,
     log: LogDirectory,
+}
+
+/// A checkpoint of a node that any thread can write, while the node goes on.
+pub struct BegunCheckpoint {
+    checkpoint: Checkpoint,
+    checkpoints: Checkpoints,
+}
+
+/// A checkpoint of a node that was written, or not.
+pub struct WrittenCheckpoint {
+    written: Result<PathBuf, CheckpointError>,
+    checkpoints: Checkpoints,
 }
 
 impl NodeStore {
@@ -68,7 +81,7 @@ impl NodeStore {
         let mut state = restore(newest)?;
         let replay = |record: Record<'_>| replay(&mut state, record);
         let (log, recovered) = LogDirectory::recover_on(disk, &log_path, log, from, replay)?;
-        Ok((Self { checkpoints, log }, state, recovered))
+        Ok((Self { checkpoints: Some(checkpoints), log }, state, recovered))
     }
 
     /// Whether a directory has a checkpoint, whole or not. If so, [`Self::recover`] starts from one or fails.
@@ -87,23 +100,40 @@ impl NodeStore {
         &mut self.log
     }
 
-    /// Writes a checkpoint, and removes the oldest ones and the segments of the log that none of the others needs.
-    ///
-    /// # Errors
-    /// Where the disk fails. The earlier checkpoints are still there, and the node may go on.
+    /// Begins a checkpoint. Until [`Self::end_checkpoint`] the log takes further records, and keeps all that the checkpoints
+    /// before need: where the process ends before, recovery starts from one of these.
     ///
     /// # Panics
-    /// Where the checkpoint does not name its first record, or contains records that are not synced.
-    pub fn keep(&mut self, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
+    /// Where the checkpoint does not name its first record, or contains records that are not synced, and where one that was
+    /// begun has not ended.
+    pub fn begin_checkpoint(&mut self, checkpoint: Checkpoint) -> BegunCheckpoint {
         let first = checkpoint.facts.first_record;
         let synced = self.log.synced();
         assert!(first.is_some_and(|first| first <= synced), "{first:?}, {synced} are synced");
-        let path = self.checkpoints.write(checkpoint)?;
+        let checkpoints = self.checkpoints.take().expect("the checkpoint before has ended");
+        BegunCheckpoint { checkpoint, checkpoints }
+    }
+
+    /// Ends a checkpoint of this store: removes the segments of the log that no checkpoint needs any more.
+    ///
+    /// # Errors
+    /// Where the disk has failed. The earlier checkpoints are still there, and the node may go on.
+    pub fn end_checkpoint(&mut self, written: WrittenCheckpoint) -> Result<(), CheckpointError> {
+        let checkpoints = self.checkpoints.insert(written.checkpoints);
+        let path = written.written?;
         info!(path = %path.display(), "checkpoint written");
-        if let Some(first) = self.checkpoints.numbers()?.first() {
+        if let Some(first) = checkpoints.numbers()?.first() {
             self.log.drop_before(*first);
         }
         Ok(())
+    }
+}
+
+impl BegunCheckpoint {
+    /// Writes the checkpoint, and removes the oldest ones.
+    pub fn write(mut self) -> WrittenCheckpoint {
+        let written = self.checkpoints.write(&self.checkpoint);
+        WrittenCheckpoint { written, checkpoints: self.checkpoints }
     }
 }
 

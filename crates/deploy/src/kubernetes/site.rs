@@ -335,8 +335,8 @@ const WRONG_FILE: i32 = 2;
 /// How often a node may fail, with pauses of up to six minutes. Evictions and interruptions do not count.
 const RESTARTS_MAX: u32 = 20;
 
-/// The failed probes after which a pod is killed: ten minutes of them. A node answers that it stands still while it writes a
-/// checkpoint, which on a slow disk takes minutes, and a killed one would have to begin it again.
+/// The failed probes after which a pod is killed: ten minutes of them. A node answers that it stands still while it waits for its
+/// disk, which may be slow, and a killed one would have to begin again.
 const STUCK_PROBES: u32 = 60;
 
 /// The user of distroless images that is not root.

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tracing::info;
 
-use crate::blocking::in_place;
+use crate::blocking::{Background, in_place};
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
 use crate::trained::identity_with_data;
-use gaia_checkpoint::{Checkpoint, Facts, LogConfig, NodeStore, NodeStoreConfig, Recovered};
+use gaia_checkpoint::{
+    Checkpoint, Facts, LogConfig, NodeStore, NodeStoreConfig, Recovered, WrittenCheckpoint,
+};
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
 use gaia_core::log::Owner;
@@ -28,6 +30,8 @@ pub(in crate::real) struct StateDir {
 
 /// The log of a running node.
 pub(in crate::real) struct NodeLog {
+    /// The checkpoint that is being written. It is dropped, and thus waited for, before the store unlocks the directory.
+    writing: Option<Writing>,
     store: NodeStore,
     sync: LogSync,
     /// Clocks between checkpoints, if the run file sets it.
@@ -40,6 +44,13 @@ pub(in crate::real) struct NodeLog {
     /// The time that the last checkpoint took.
     took: Duration,
     meter: NodeMeter,
+}
+
+/// A checkpoint that is being written.
+struct Writing {
+    written: Background<WrittenCheckpoint>,
+    began: Instant,
+    state_bytes: u64,
 }
 
 /// A node that is being recovered.
@@ -115,6 +126,7 @@ impl StateDir {
             store,
             sync: plan.log.sync,
             every: plan.checkpoint.every,
+            writing: None,
             clock,
             bytes,
             bytes_max: BYTES_MIN,
@@ -151,7 +163,7 @@ impl NodeLog {
         Ok(())
     }
 
-    /// Whether a checkpoint is due.
+    /// Whether a checkpoint is due, if none is being written.
     pub(in crate::real) fn is_due(&self, clock: Clock) -> bool {
         let before = self.clock.0;
         self.bytes > self.bytes_max
@@ -163,23 +175,49 @@ impl NodeLog {
         self.took
     }
 
-    /// Writes a checkpoint. Recovery then replays only later entries.
+    /// Whether a checkpoint is being written. Handles the end of it.
+    ///
+    /// # Errors
+    /// If the disk has failed.
+    pub(in crate::real) fn is_writing(&mut self) -> Result<bool, RealError> {
+        match &self.writing {
+            Some(writing) if writing.written.is_done() => self.wait().map(|()| false),
+            writing => Ok(writing.is_some()),
+        }
+    }
+
+    /// Begins to write a checkpoint, while the node goes on. Once it is written, recovery replays only later entries. Waits
+    /// for the checkpoint before.
     ///
     /// # Errors
     /// If the disk fails.
     pub(in crate::real) fn keep(&mut self, clock: Clock, state: State) -> Result<(), RealError> {
+        self.wait()?;
         let began = Instant::now();
         let tensors = state.tensors.values().map(|tensor| 4 * tensor.values.len());
         let records = state.records.values().map(Bytes::len);
         let state_bytes: usize = tensors.chain(records).sum();
-        in_place(|| {
-            self.store.log().sync()?;
-            let first_record = Some(self.store.log().next_number());
-            let facts = Facts { clock: clock.0, first_record, ..Facts::default() };
-            self.store.keep(&Checkpoint { facts, model: None, state })
-        })?;
-        (self.clock, self.bytes, self.took) = (clock, 0, began.elapsed());
-        self.bytes_max = BYTES_MIN.max(state_bytes as u64);
+
+        in_place(|| self.store.log().sync())?;
+        let first_record = Some(self.store.log().next_number());
+        let facts = Facts { clock: clock.0, first_record, ..Facts::default() };
+        let begun = self.store.begin_checkpoint(Checkpoint { facts, model: None, state });
+        let written = Background::begin(|| begun.write());
+        self.writing = Some(Writing { written, began, state_bytes: state_bytes as u64 });
+        (self.clock, self.bytes) = (clock, 0);
+        self.is_writing().map(drop)
+    }
+
+    /// Waits for the checkpoint that is being written, if one is.
+    ///
+    /// # Errors
+    /// If the disk has failed.
+    pub(in crate::real) fn wait(&mut self) -> Result<(), RealError> {
+        let Some(Writing { written, began, state_bytes }) = self.writing.take() else {
+            return Ok(());
+        };
+        self.store.end_checkpoint(written.wait())?;
+        (self.took, self.bytes_max) = (began.elapsed(), BYTES_MIN.max(state_bytes));
         Ok(())
     }
 }

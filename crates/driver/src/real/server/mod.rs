@@ -313,6 +313,7 @@ impl ServerNode {
             self.keep_if_due()?;
             if self.interrupted.is_set() {
                 self.keep()?;
+                self.node_log.as_mut().map_or(Ok(()), NodeLog::wait)?;
                 return Ok(Exit::Interrupted);
             }
         }
@@ -570,11 +571,14 @@ impl ServerNode {
 
     fn keep_if_due(&mut self) -> Result<(), RealError> {
         let clock = self.server.server().clock();
-        let due = self.node_log.as_ref().is_some_and(|node_log| node_log.is_due(clock));
-        if due { self.keep() } else { Ok(()) }
+        let Some(node_log) = &mut self.node_log else { return Ok(()) };
+        if node_log.is_writing()? || !node_log.is_due(clock) {
+            return Ok(());
+        }
+        self.keep()
     }
 
-    /// Writes a checkpoint, if all outputs have been sent.
+    /// Begins to write a checkpoint, if all outputs have been sent.
     fn keep(&mut self) -> Result<(), RealError> {
         let clock = self.server.server().clock();
         let Some(node_log) = &mut self.node_log else { return Ok(()) };

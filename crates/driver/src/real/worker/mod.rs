@@ -422,13 +422,15 @@ impl WorkerNode {
         let Some(clock) = self.worker.worker_mut().map(|worker| worker.clock()) else {
             return Ok(());
         };
+        let is_writing = node_log.is_writing()?;
         let long = self.replay > REPLAY_MIN.max(CHECKPOINTS_PER_REPLAY * node_log.took());
-        if !must && !long && !node_log.is_due(clock) {
+        if !must && (is_writing || (!long && !node_log.is_due(clock))) {
             return Ok(());
         }
         let Some(state) = self.worker.state() else { return Ok(()) };
         self.replay = Duration::ZERO;
-        node_log.keep(clock, state)
+        node_log.keep(clock, state)?;
+        if must { node_log.wait() } else { Ok(()) }
     }
 
     fn compute(&mut self, mut worker: Box<Worker>) {

@@ -9,12 +9,12 @@
 //! |---|---|---|---|---|
 //! | bsp | 97.3 ms | 1.03 (1.03 to 1.04) | 1.03 (1.03 to 1.04) | 1.013 (1.012 to 1.014) |
 //! | tap | 11.0 ms | 1.07 (1.05 to 1.08) | 1.10 (1.08 to 1.11) | 1.07 (1.06 to 1.09) |
-//! | asp, threshold 0.01 | 30.5 ms | 1.05 (1.04 to 1.17) | 1.10 (1.07 to 1.11) | 1.06 (1.04 to 1.09) |
+//! | asp, threshold 0.01 | 25.9 ms | 1.06 (0.93 to 1.43) | 1.19 (1.14 to 1.67) | 1.11 (1.09 to 1.17) |
 //! | asp over a tree, staleness 2 | 70.5 ms | 1.01 (1.00 to 1.01) | 1.01 (1.01 to 1.11) | 1.03 (1.00 to 1.11) |
 //! | asp over groups, staleness 2 | 93.7 ms | 1.03 (1.02 to 1.05) | 1.13 (1.06 to 1.14) | 1.02 (0.99 to 1.03) |
 //!
-//! The last two with a load of ten and iterations of 30 ms instead of 10, groups of two data centers each. An objective
-//! is looked at every five clocks, so 1.1 is one look later. With iterations of 10 ms and the staleness that ASP
+//! The third row is of 18 runs on an idle machine. The last two with a load of ten and iterations of 30 ms instead of 10,
+//! groups of two data centers each. An objective is looked at every five clocks, so 1.1 is one look later. With iterations of 10 ms and the staleness that ASP
 //! chooses, emulated took 1.35 to 1.5 of the time over groups, and simulation says why: with 12 ms it makes a clock
 //! of 56.5 ms out of one of 38.1. The chosen staleness is so many clocks as fit into the RTTs of the longest way, and
 //! longer clocks are fewer.
@@ -58,19 +58,25 @@ use gaia_telemetry::{Observer, Progress};
 struct Allowed {
     time: (f64, f64),
     bytes: (f64, f64),
+    /// How many emulated runs the ratios are medians of.
+    runs: usize,
 }
 
 /// Fixed frames and long clocks: some milliseconds in a hundred, acknowledgements and pings.
-const BSP: Allowed = Allowed { time: (0.97, 1.25), bytes: (0.98, 1.06) };
+const BSP: Allowed = Allowed { time: (0.97, 1.25), bytes: (0.98, 1.06), runs: 1 };
 
 /// Short clocks: a millisecond or two in eleven, and the links carry more in them.
-const TAP: Allowed = Allowed { time: (0.95, 1.5), bytes: (0.9, 1.5) };
+const TAP: Allowed = Allowed { time: (0.95, 1.5), bytes: (0.9, 1.5), runs: 1 };
 
-/// Some milliseconds in thirty, and what is merged depends on them.
-const ASP: Allowed = Allowed { time: (0.9, 1.4), bytes: (0.85, 1.4) };
+/// Some milliseconds in thirty, and what is merged depends on them: the time to an objective differs most between
+/// runs where clocks are short.
+const ASP: Allowed = Allowed { time: (0.9, 1.4), bytes: (0.85, 1.4), runs: 9 };
+
+/// The same with longer clocks, whose runs hardly differ.
+const ASP_OVER_HUBS: Allowed = Allowed { runs: 1, ..ASP };
 
 /// The same with frames far below a packet, several of which QUIC sends as one.
-const ASP_SMALL_FRAMES: Allowed = Allowed { time: (0.9, 1.4), bytes: (0.7, 1.1) };
+const ASP_SMALL_FRAMES: Allowed = Allowed { time: (0.9, 1.4), bytes: (0.7, 1.1), runs: 1 };
 
 #[test]
 fn bsp_takes_the_time_and_the_bytes_that_simulation_says() {
@@ -94,12 +100,12 @@ fn asp_with_small_frames_takes_fewer_bytes_than_simulation_says() {
 
 #[test]
 fn asp_over_a_tree_takes_the_time_and_the_bytes_that_simulation_says() {
-    check(over_hubs(triangle(1.0, 40), OverlayKind::Tree), 60, &ASP);
+    check(over_hubs(triangle(1.0, 40), OverlayKind::Tree), 60, &ASP_OVER_HUBS);
 }
 
 #[test]
 fn asp_over_groups_takes_the_time_and_the_bytes_that_simulation_says() {
-    check(over_hubs(two_groups(1.0, 40), OverlayKind::Groups), 60, &ASP);
+    check(over_hubs(two_groups(1.0, 40), OverlayKind::Groups), 60, &ASP_OVER_HUBS);
 }
 
 fn asp(threshold: f64) -> RemoteSync {
@@ -129,9 +135,15 @@ fn check(mut emulated: Plan, clocks: u64, allowed: &Allowed) {
     emulated.stop.clocks = Some(clocks);
     let simulated = Plan { driver: DriverKind::Simulated, ..emulated.clone() };
     let application = app_of(&emulated);
-    let (emulated, simulated) = (run(&emulated, &application), run(&simulated, &application));
+    let simulated = run(&simulated, &application);
+    let emulated: Vec<_> = (0..allowed.runs).map(|_| run(&emulated, &application)).collect();
+
     let target = simulated[simulated.len() * 3 / 4].objective;
-    let ratio = |of: &dyn Fn(&[Progress]) -> f64| of(&emulated) / of(&simulated);
+    let ratio = |of: &dyn Fn(&[Progress]) -> f64| {
+        let mut ratios: Vec<f64> = emulated.iter().map(|run| of(run) / of(&simulated)).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios[ratios.len() / 2]
+    };
     let clock_s = |run: &[Progress]| last(run).time_s / last(run).clock as f64;
     let time = ratio(&clock_s);
     let bytes = ratio(&|run| last(run).wan_bytes as f64 / last(run).clock as f64);

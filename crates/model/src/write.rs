@@ -148,7 +148,7 @@ struct Tensor<'v> {
 }
 
 /// The values of a tensor that is to be written.
-pub enum Values<'v> {
+pub(super) enum Values<'v> {
     /// Numbers of four bytes.
     F32(&'v [f32]),
     /// Whole numbers of eight bytes.

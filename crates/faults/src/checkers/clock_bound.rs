@@ -95,10 +95,14 @@ fn mirror_clock(frame: &[u8]) -> Option<Clock> {
 }
 
 /// The clocks of a mirror that the reads of a server do not wait for. ASP waits for no clock of a mirror from which nothing
-/// is received or that pauses, and for none that a mirror has missed in a pause.
+/// is received or that pauses, and for none that a mirror has missed in a pause. A server that has counted no mirror as lost
+/// waits for all.
 fn excused_clocks(view: &View<'_>, server: ServerId, mirror: DcId) -> u64 {
+    let reader = view.server(server);
     match view.plan.remote {
-        RemoteSync::Asp(_) => view.server(server).excused_clocks(mirror),
+        RemoteSync::Asp(_) if reader.brake_stats().mirrors_lost > 0 => {
+            reader.excused_clocks(mirror)
+        }
         _ => 0,
     }
 }

@@ -19,8 +19,12 @@ use std::sync::Once;
 
 use tempfile::TempDir;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time;
 
+use crate::Outcome;
 use crate::cluster::Blueprint;
+use crate::interrupted::Interrupted;
+use crate::real::conductor::Conductor;
 use crate::real::connections::acceptor::Acceptor;
 use crate::real::connections::channel::{Parcel, Reader};
 use crate::real::connections::message::{
@@ -39,6 +43,7 @@ use gaia_core::types::{
     Clock, DcId, Deltas, NodeId, RowSet, ServerId, ShardId, ShardLayout, TableDeltas, WorkerId,
 };
 use gaia_core::wire::LanKind;
+use gaia_telemetry::{Observer, Progress};
 
 const SERVER: ServerId = ServerId { dc: DcId(0), shard: ShardId(0) };
 const HONEST: WorkerId = WorkerId { dc: DcId(0), index: 0 };
@@ -145,6 +150,31 @@ async fn with_server<T>(
         },
         seen = seen => Ok(seen),
     }
+}
+
+/// Conducts a run, as its coordinator does, until it has ended.
+async fn conduct(stage: &Stage, acceptor: Acceptor) -> Result<Outcome, RealError> {
+    let context = stage.run_context.node_context(NodeId::Coordinator).unwrap();
+    let blueprint = Blueprint::new(&stage.plan, &stage.application);
+    let (mut observer, application) = (Unseen, &stage.application);
+    let interrupted = Interrupted(None);
+    let conductor = Conductor::new(
+        &context,
+        &blueprint,
+        application,
+        &mut observer,
+        acceptor,
+        None,
+        interrupted,
+    );
+    conductor.gather().await?.conduct(time::Instant::now()).await
+}
+
+/// Shows nothing.
+struct Unseen;
+
+impl Observer for Unseen {
+    fn on_progress(&mut self, _: &Progress) {}
 }
 
 /// Hears the reports of a node, for whoever listens to them.

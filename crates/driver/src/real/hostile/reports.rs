@@ -4,12 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::sync::mpsc::Sender;
-use tokio::time;
 
-use super::{HONEST, HOSTILE, Log, NOBODY, SERVER};
-use crate::cluster::Blueprint;
-use crate::interrupted::Interrupted;
-use crate::real::conductor::Conductor;
+use super::{HONEST, HOSTILE, Log, NOBODY, SERVER, conduct};
 use crate::real::connections::channel::{Parcel, Reader};
 use crate::real::connections::message::{
     MESSAGE_BYTES_MAX, Order, Purpose, Report, encode_copy, pack, unpack,
@@ -27,7 +23,6 @@ use gaia_core::sync::WaitReason;
 use gaia_core::types::limits::CLOCK_MAX;
 use gaia_core::types::{Clock, DcId, NodeId, TableId, WorkerId};
 use gaia_core::wire::LanKind;
-use gaia_telemetry::{Observer, Progress};
 
 /// A node that reports to the coordinator what a test has it report.
 pub(super) struct ManualNode {
@@ -101,13 +96,6 @@ fn probed(of: DcId) -> Probed {
 
 const TIME: Duration = Duration::from_secs(1);
 
-/// Shows nothing.
-pub(super) struct Unseen;
-
-impl Observer for Unseen {
-    fn on_progress(&mut self, _: &Progress) {}
-}
-
 /// What a worker may not report while the run trains, and what the coordinator says of it.
 fn forbidden() -> Vec<(Parcel, &'static str)> {
     let report = |report: Report| (LanKind::Report, pack(&report));
@@ -178,23 +166,9 @@ fn forbidden_of_server(stage: &Stage) -> Vec<(Parcel, &'static str)> {
 async fn what_a_worker_may_not_report_is_refused_by_name_and_the_run_goes_on() {
     let mut stage = Stage::new(test_run::plan()).await;
     let acceptor = stage.acceptor.take().unwrap();
-    let context = stage.run_context.node_context(NodeId::Coordinator).unwrap();
-    let blueprint = Blueprint::new(&stage.plan, &stage.application);
     let log = Log::begin();
-    let mut observer = Unseen;
-    let conductor = Conductor::new(
-        &context,
-        &blueprint,
-        &stage.application,
-        &mut observer,
-        acceptor,
-        None,
-        Interrupted(None),
-    );
-
-    let conducting = async { conductor.gather().await?.conduct(time::Instant::now()).await };
     tokio::select! {
-        conducted = conducting => panic!("the run has ended: {:?}", conducted.err()),
+        conducted = conduct(&stage, acceptor) => panic!("the run has ended: {:?}", conducted.err()),
         () = drains_where_its_workers_are(&stage, &log) => {}
     }
 }

@@ -1,15 +1,12 @@
 //! A worker, over TCP and TLS.
 
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time;
 
-use super::reports::{ManualNode, Unseen};
+use super::reports::ManualNode;
 use super::server::work_of;
-use super::{HONEST, HOSTILE, Log, ManualWorker, SERVER, beside_server, with_server};
+use super::{HONEST, HOSTILE, Log, ManualWorker, SERVER, beside_server, conduct, with_server};
 use crate::Outcome;
 use crate::cluster::Blueprint;
-use crate::interrupted::Interrupted;
-use crate::real::conductor::Conductor;
 use crate::real::connections::message::{Order, Report, decode_copy};
 use crate::real::server::serve;
 use crate::real::test_run::{self, Stage};
@@ -169,26 +166,17 @@ async fn a_run_whose_worker_sends_a_change_that_is_not_finite_ends_as_diverged_a
 async fn run_beside(value: f32) -> Outcome {
     let mut stage = Stage::new(test_run::plan()).await;
     let acceptor = stage.acceptor.take().unwrap();
-    let context = stage.run_context.node_context(NodeId::Coordinator).unwrap();
-    let blueprint = Blueprint::new(&stage.plan, &stage.application);
-    let (mut observer, interrupted) = (Unseen, Interrupted(None));
-    let conductor = Conductor::new(
-        &context,
-        &blueprint,
-        &stage.application,
-        &mut observer,
-        acceptor,
-        None,
-        interrupted,
-    );
-    let conducting = async { conductor.gather().await?.conduct(time::Instant::now()).await };
-
-    let (machine, node_config) = (blueprint.server(SERVER), stage.node_config());
+    let machine = Blueprint::new(&stage.plan, &stage.application).server(SERVER);
+    let node_config = stage.node_config();
     let server = stage.run_context.node_context(NodeId::Server(SERVER)).unwrap();
     let serving = serve(server, SERVER, machine, &node_config, ([127, 0, 0, 1], 0).into(), None);
 
-    let nodes = tokio::join!(conducting, serving, work_of(&stage, HONEST), harm(&stage, value));
-    let (conducted, served, worked, ()) = nodes;
+    let (conducted, served, worked, ()) = tokio::join!(
+        conduct(&stage, acceptor),
+        serving,
+        work_of(&stage, HONEST),
+        harm(&stage, value),
+    );
     assert!(served.is_ok() && worked.is_ok(), "{:?} {:?}", served.err(), worked.err());
     conducted.unwrap()
 }

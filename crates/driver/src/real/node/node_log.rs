@@ -50,7 +50,6 @@ pub(in crate::real) struct NodeLog {
 struct Writing {
     written: Background<WrittenCheckpoint>,
     began: Instant,
-    state_bytes: u64,
 }
 
 /// A node that is being recovered.
@@ -203,8 +202,9 @@ impl NodeLog {
         let facts = Facts { clock: clock.0, first_record, ..Facts::default() };
         let begun = self.store.begin_checkpoint(Checkpoint { facts, model: None, state });
         let written = Background::begin(|| begun.write());
-        self.writing = Some(Writing { written, began, state_bytes: state_bytes as u64 });
+        self.writing = Some(Writing { written, began });
         (self.clock, self.bytes) = (clock, 0);
+        self.bytes_max = BYTES_MIN.max(state_bytes as u64);
         self.is_writing().map(drop)
     }
 
@@ -213,11 +213,9 @@ impl NodeLog {
     /// # Errors
     /// If the disk has failed.
     pub(in crate::real) fn wait(&mut self) -> Result<(), RealError> {
-        let Some(Writing { written, began, state_bytes }) = self.writing.take() else {
-            return Ok(());
-        };
+        let Some(Writing { written, began }) = self.writing.take() else { return Ok(()) };
         self.store.end_checkpoint(written.wait())?;
-        (self.took, self.bytes_max) = (began.elapsed(), BYTES_MIN.max(state_bytes));
+        self.took = began.elapsed();
         Ok(())
     }
 }

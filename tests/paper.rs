@@ -132,8 +132,50 @@ fn what_is_asked_for_is_run_and_nothing_else() {
     assert!(evaluation.run_files["mf-vc-asp"].contains("threshold = 0.4"));
 
     let none = Request { wans: vec!["moon".into()], ..Request::default() };
-    let refusal = evaluate(&toy(), &none, &Nobody).unwrap_err().to_string();
+    let refusal = evaluate(&toy(), &none, None, &Nobody).unwrap_err().to_string();
     assert!(refusal.contains("--wans: `moon` does not exist, expected one of ss, vc"), "{refusal}");
+}
+
+/// An evaluation of hours that was killed goes on: what has ended is taken as it was, up to the time on the clock of the wall.
+#[test]
+fn runs_that_have_ended_are_not_made_again() {
+    let request = Request { wans: vec!["vc".into()], ..Request::default() };
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("paper");
+    let evaluate_in = |directory: &RunDirectory| {
+        let ended = directory.ended_runs().unwrap();
+        let found = evaluate(&toy(), &request, Some(&ended), &Nobody);
+        found.unwrap_or_else(|error| panic!("{error}")).file
+    };
+    let directory = RunDirectory::reopen_evaluation(&out).unwrap();
+    let first = evaluate_in(&directory);
+
+    let again = evaluate_in(&RunDirectory::reopen_evaluation(&out).unwrap());
+    assert_eq!(again, first);
+
+    // A process that is killed leaves a line without its end, and no results.
+    let path = out.join("ended-runs.jsonl");
+    let lines = std::fs::read_to_string(&path).unwrap();
+    let half: usize = lines.split_inclusive('\n').take(5).map(str::len).sum();
+    std::fs::write(&path, &lines[..half + 100]).unwrap();
+    let rest = evaluate_in(&RunDirectory::reopen_evaluation(&out).unwrap());
+    assert_eq!((&rest.cells, &rest.scales), (&first.cells, &first.scales));
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), lines.lines().count());
+
+    // Other settings are other runs.
+    let changes = Changes { seed: Some(8), ..Changes::default() };
+    let other = Request { changes, ..request.clone() };
+    let ended = directory.ended_runs().unwrap();
+    let found = evaluate(&toy(), &other, Some(&ended), &Nobody).unwrap();
+    assert_ne!(found.file.cells, first.cells);
+
+    std::fs::write(&path, "{}\n").unwrap();
+    let refusal = directory.ended_runs().unwrap_err().to_string();
+    assert!(refusal.contains("ended-runs.jsonl:1") && refusal.contains("one run"), "{refusal}");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(out.join("notes.txt"), "mine").unwrap();
+    let refusal = RunDirectory::reopen_evaluation(&out).unwrap_err().to_string();
+    assert!(refusal.contains("not empty"), "{refusal}");
 }
 
 /// Ours without brakes runs for the figure alone: the tables have no row of it.
@@ -159,7 +201,7 @@ fn brakes_are_taken_off_the_published_asp_and_off_ours() {
         ..Request::default()
     };
     let watch = Counting::default();
-    let found = evaluate(&suite, &request, &watch).unwrap_or_else(|error| panic!("{error}"));
+    let found = evaluate(&suite, &request, None, &watch).unwrap_or_else(|error| panic!("{error}"));
     let drawn: Vec<&str> = found.file.brakes.iter().map(|row| row.model.as_str()).collect();
     assert_eq!(drawn, ["asp-paper", "asp-async", "asp", "asp-no-brakes"]);
     assert!(found.file.brakes.iter().all(|row| row.app == "mf" && !row.points.is_empty()));
@@ -184,7 +226,7 @@ fn claims_of_other_systems_are_checked_by_runs() {
         ..Request::default()
     };
     let watch = Counting::default();
-    let found = evaluate(&suite, &request, &watch).unwrap_or_else(|error| panic!("{error}"));
+    let found = evaluate(&suite, &request, None, &watch).unwrap_or_else(|error| panic!("{error}"));
     assert!(found.file.cells.is_empty() && found.file.scales.is_empty());
     let (done, expected) = *watch.0.lock().unwrap();
     assert_eq!(done, expected);
@@ -314,7 +356,7 @@ fn leaves_its_files(file: &PaperFile) {
 }
 
 fn evaluate_toy(request: &Request) -> Evaluation {
-    evaluate(&toy(), request, &Nobody).unwrap_or_else(|error| panic!("{error}"))
+    evaluate(&toy(), request, None, &Nobody).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn toy() -> Suite {

@@ -84,6 +84,7 @@ impl Failure {
     pub(crate) fn evaluation(error: EvaluationError) -> Self {
         match error {
             EvaluationError::Config(error) => Self::Config(error),
+            EvaluationError::Report(error) => error.into(),
             other => Self::Evaluation(other),
         }
     }

@@ -273,6 +273,17 @@ pub(crate) struct PaperFlags {
     /// The seed of all random numbers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub(crate) seed: Option<u64>,
+    /// Take the runs that have ended in --out instead of running them again (auto)
+    #[arg(
+        long,
+        value_name = "auto|never",
+        default_value = "never",
+        requires_if("auto", "out"),
+        hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(["auto", "never"])
+            .map(|text| Resume::from(OsString::from(text)))
+    )]
+    pub(crate) resume: Resume,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
 }

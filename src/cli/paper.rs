@@ -1,6 +1,7 @@
 //! `gaia paper`: the paper's evaluation, run again.
 
-use super::{Failure, PaperFlags, Terminal};
+use super::sole_use::SoleUse;
+use super::{Failure, PaperFlags, Resume, Terminal};
 use gaia_paper::{Changes, Request, Section, Step, Suite, Watch, evaluate};
 use gaia_report::paper::{paper_block, write};
 use gaia_report::{Paint, RunDirectory};
@@ -22,9 +23,16 @@ pub(super) fn paper(flags: &PaperFlags, terminal: &Terminal) -> Result<(), Failu
     };
 
     request.check(&suite).map_err(Failure::evaluation)?;
-    let directory = RunDirectory::create(flags.output.out.as_deref(), "paper")?;
-    let run_files = directory.create_child("run-files")?;
-    let found = evaluate(&suite, &request, &Teller(terminal)).map_err(Failure::evaluation)?;
+    let directory = match (&flags.resume, flags.output.out.as_deref()) {
+        (Resume::Auto, Some(out)) => RunDirectory::reopen_evaluation(out)?,
+        (_, out) => RunDirectory::create(out, "paper")?,
+    };
+    let _sole_use = SoleUse::of(&directory)?;
+    directory.remove_results()?;
+    let ended = directory.ended_runs()?;
+    let run_files = directory.run_files()?;
+    let found =
+        evaluate(&suite, &request, Some(&ended), &Teller(terminal)).map_err(Failure::evaluation)?;
 
     for (name, text) in &found.run_files {
         run_files.write(&format!("{name}.toml"), text)?;
@@ -60,6 +68,11 @@ Examples:
   gaia paper --quick
   gaia paper --only cells --apps mf --wans ss --models asp --set sync.remote.threshold=0.05
   gaia paper --only cells,ablation --out runs/paper --seed 7
+  gaia paper --only cells,ablation --out runs/paper --seed 7 --resume auto
 
 The directory contains paper.json, its pages paper.html, paper-elsewhere.html and paper.md, and a run file for each \
-run. gaia train on a run file repeats that run. The pages describe each section and what is fitted before it.";
+run. gaia train on a run file repeats that run. The pages describe each section and what is fitted before it.
+
+--resume auto --out DIR goes on with an evaluation that was interrupted or killed: runs that have ended in DIR with the same \
+settings, data and version of the program are taken, the others are run. It also adds sections, applications, WANs and models \
+to an evaluation in DIR; the pages show those that the command names.";

@@ -14,6 +14,7 @@ use super::EvaluationError;
 use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_report::paper::SpeedRow;
+use gaia_report::{EndedRun, EndedRuns};
 use gaia_telemetry::{Progress, Summary, Unobserved};
 
 /// A receiver of the progress of an evaluation. It is called from several threads.
@@ -56,6 +57,8 @@ pub(super) struct Finished {
 /// Executes runs and notifies the receiver.
 pub(super) struct Bench<'w> {
     watch: &'w dyn Watch,
+    /// The runs that need not be executed again. `None` where nothing is kept.
+    ended: Option<&'w EndedRuns>,
     /// Applications by their configuration and number of workers, because many runs share them.
     applications: Mutex<BTreeMap<String, Arc<dyn Application>>>,
     expected: AtomicUsize,
@@ -64,9 +67,10 @@ pub(super) struct Bench<'w> {
 }
 
 impl<'w> Bench<'w> {
-    pub(super) fn new(watch: &'w dyn Watch) -> Self {
+    pub(super) fn new(watch: &'w dyn Watch, ended: Option<&'w EndedRuns>) -> Self {
         Self {
             watch,
+            ended,
             applications: Mutex::default(),
             expected: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
@@ -97,30 +101,58 @@ impl<'w> Bench<'w> {
 
     /// Executes a run and notifies the receiver.
     pub(super) fn run(&self, plan: &Plan) -> Result<Finished, EvaluationError> {
-        self.run_of(plan, &self.application(plan)?)
+        let finished = self.probe(plan)?;
+        self.announce(&finished);
+        Ok(finished)
     }
 
-    /// Executes a run of an application and notifies the receiver.
+    /// Executes a run of an application and notifies the receiver. Nothing of it is kept.
     pub(super) fn run_of(
         &self,
         plan: &Plan,
         application: &Arc<dyn Application>,
     ) -> Result<Finished, EvaluationError> {
         let finished = execute(plan, application)?;
+        self.announce(&finished);
+        Ok(finished)
+    }
+
+    /// Executes a run without a notification, unless it has ended in an earlier evaluation.
+    pub(super) fn probe(&self, plan: &Plan) -> Result<Finished, EvaluationError> {
+        let application = self.application(plan)?;
+        if let Some(finished) = self.ended_before(plan, application.as_ref()) {
+            return Ok(finished);
+        }
+        let finished = execute(plan, &application)?;
+        if let Some(ended) = self.ended {
+            let Finished { summary, progress, .. } = finished.clone();
+            ended.add(&EndedRun { run_toml: plan.to_toml(), summary, progress })?;
+        }
+        Ok(finished)
+    }
+
+    /// What the run of this plan came to in an earlier evaluation by the same version of the program, with the same data.
+    fn ended_before(&self, plan: &Plan, application: &dyn Application) -> Option<Finished> {
+        let EndedRun { summary, progress, .. } = self.ended?.of(&plan.to_toml())?;
+        let is_same = summary.version == env!("CARGO_PKG_VERSION")
+            && summary.trained_on == application.describe()
+            && summary.data_digest == gaia_driver::data_digest(application);
+        is_same.then(|| Finished {
+            plan: plan.clone(),
+            summary: summary.clone(),
+            progress: progress.clone(),
+        })
+    }
+
+    fn announce(&self, finished: &Finished) {
         let done = 1 + self.done.fetch_add(1, Ordering::Relaxed);
         self.watch.on_run(&Step {
-            run: &plan.name,
+            run: &finished.plan.name,
             summary: &finished.summary,
             done,
             expected: self.expected.load(Ordering::Relaxed).max(done),
             elapsed: self.began.elapsed(),
         });
-        Ok(finished)
-    }
-
-    /// Executes a run without a notification.
-    pub(super) fn probe(&self, plan: &Plan) -> Result<Finished, EvaluationError> {
-        execute(plan, &self.application(plan)?)
     }
 }
 

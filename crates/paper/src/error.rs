@@ -3,6 +3,7 @@
 use gaia_config::ConfigError;
 use gaia_data::DataError;
 use gaia_driver::RunError;
+use gaia_report::ReportError;
 
 /// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,9 @@ pub enum EvaluationError {
         /// Why it failed.
         error: RunError,
     },
+    /// A run that has ended cannot be kept.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// Shipped settings are invalid TOML.
     #[error("{name}: {problem}")]
     Settings {

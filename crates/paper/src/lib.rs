@@ -28,6 +28,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use gaia_config::Plan;
+use gaia_report::EndedRuns;
 use gaia_report::paper::PaperFile;
 
 use bench::{Bench, Finished, in_parallel};
@@ -49,13 +50,16 @@ pub struct Evaluation {
 }
 
 /// Makes the requested runs, independent ones in parallel on all processors. The result does not depend on the number
-/// of processors.
+/// of processors. Runs that have ended in an earlier evaluation, `ended`, are not made again, and those that end are added to
+/// it.
 ///
 /// # Errors
-/// If the request has a name that the suite lacks, a run file or data file is invalid, or a run fails.
+/// If the request has a name that the suite lacks, a run file or data file is invalid, a run fails, or `ended` cannot be
+/// written.
 pub fn evaluate(
     suite: &Suite,
     request: &Request,
+    ended: Option<&EndedRuns>,
     watch: &dyn Watch,
 ) -> Result<Evaluation, EvaluationError> {
     request.check(suite)?;
@@ -63,7 +67,7 @@ pub fn evaluate(
     let experiments = request.experiments(suite);
     let skewed =
         if request.wants(Section::Skew) { skew::jobs(suite, changes)? } else { Vec::new() };
-    let bench = Bench::new(watch);
+    let bench = Bench::new(watch, ended);
     bench.expect(experiment::runs(&experiments) + request.runs(suite, &experiments) + skewed.len());
 
     let all_prepared = experiment::prepare(suite, &experiments, changes, &bench)?;

@@ -26,7 +26,9 @@ mod text;
 mod verdicts;
 
 pub use comparison::{CompareRow, ComparedRun, Comparison, ComparisonFile, held, held_at_the_end};
-pub use directory::{EVENTS, ProgressLog, ReportError, RunDirectory, RunRecord, to_json};
+pub use directory::{
+    EVENTS, EndedRun, EndedRuns, ProgressLog, ReportError, RunDirectory, RunRecord, to_json,
+};
 pub use live::{DcPlan, Live, LiveMode, LivePage, LivePlan, Recorder, RunsView, Waiting};
 pub use page::LIVE_SCRIPT;
 pub use seeds::{SeededComparison, SeedsFile, Spread, SpreadRow};

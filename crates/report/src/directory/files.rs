@@ -20,3 +20,5 @@ pub(crate) const PAPER: &str = "paper.json";
 pub(crate) const PAPER_PAGE: &str = "paper.html";
 pub(crate) const PAPER_ELSEWHERE_PAGE: &str = "paper-elsewhere.html";
 pub(crate) const PAPER_MARKDOWN: &str = "paper.md";
+pub(super) const ENDED_RUNS: &str = "ended-runs.jsonl";
+pub(super) const RUN_FILES: &str = "run-files";

@@ -11,14 +11,15 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::files::{
-    CHECKPOINTS, COMPARE, COMPARE_PAGE, EVENTS, HIGHLIGHTS, NODE_LOGS, NODE_STATES, PAGE, PAPER,
-    PAPER_PAGE, PICTURE, PROGRESS, RUN_TOML, SUMMARY,
+    CHECKPOINTS, COMPARE, COMPARE_PAGE, ENDED_RUNS, EVENTS, HIGHLIGHTS, NODE_LOGS, NODE_STATES,
+    PAGE, PAPER, PAPER_ELSEWHERE_PAGE, PAPER_MARKDOWN, PAPER_PAGE, PICTURE, PROGRESS, RUN_FILES,
+    RUN_TOML, SUMMARY,
 };
 use super::json::read_json;
 use super::name::{file_name, utc};
 use super::own::{check_is_directory, check_is_file};
 use super::progress::{line_of, read_progress};
-use super::{ProgressLog, ReportError};
+use super::{EndedRuns, ProgressLog, ReportError};
 use crate::slowdown::Slowdown;
 use crate::tensorboard::EventLog;
 use gaia_model::{KEPT_MODELS, MODEL, ModelFile, new_file};
@@ -110,13 +111,43 @@ impl RunDirectory {
         Self::reopen_with(&path, run_toml)
     }
 
+    /// Opens the directory of an evaluation of the paper that is to go on, or makes it where there is none.
+    ///
+    /// # Errors
+    /// [`ReportError::NotEmpty`] where it holds something else; as [`RunDirectory::create`] where it has none.
+    pub fn reopen_evaluation(path: &Path) -> Result<Self, ReportError> {
+        let directory = Self { path: path.to_owned() };
+        if path.join(ENDED_RUNS).is_file() { Ok(directory) } else { Self::create_at(path) }
+    }
+
+    /// The runs of an evaluation that have ended. The file is created where there is none.
+    ///
+    /// # Errors
+    /// [`ReportError::Io`] where it cannot be read or created, [`ReportError::Broken`] where a line is not one run.
+    pub fn ended_runs(&self) -> Result<EndedRuns, ReportError> {
+        EndedRuns::open(self.path.join(ENDED_RUNS))
+    }
+
+    /// The directory of an evaluation's run files, which is made where there is none.
+    ///
+    /// # Errors
+    /// [`ReportError::Io`] where it cannot be made.
+    pub fn run_files(&self) -> Result<Self, ReportError> {
+        let path = self.path.join(RUN_FILES);
+        check_is_directory(&path)?;
+        fs::create_dir_all(&path).map_err(ReportError::io(&path, "cannot be created"))?;
+        Ok(Self { path })
+    }
+
     /// Deletes the summaries and pages in this directory itself, if there are any, before its training goes on: they are of
     /// an earlier part, and whoever comes after a failure must not take them for the result.
     ///
     /// # Errors
     /// [`ReportError::Io`] where one cannot be deleted.
     pub fn remove_results(&self) -> Result<(), ReportError> {
-        for file in [SUMMARY, COMPARE, PAGE, COMPARE_PAGE, PICTURE, HIGHLIGHTS] {
+        let of_a_run = [SUMMARY, COMPARE, PAGE, COMPARE_PAGE, PICTURE, HIGHLIGHTS];
+        let of_an_evaluation = [PAPER, PAPER_PAGE, PAPER_ELSEWHERE_PAGE, PAPER_MARKDOWN];
+        for file in of_a_run.into_iter().chain(of_an_evaluation) {
             let path = self.path.join(file);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {

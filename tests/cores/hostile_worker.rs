@@ -9,7 +9,9 @@ use gaia_core::codec::ValueFormat;
 use gaia_core::node::{
     LanError, Lane, RowsRead, WorkerMessage, decode_worker_message, encode_worker_message,
 };
-use gaia_core::recovery::{Output, RecoverableServer, RecoveringServer, RequestOrder, RequestSeq};
+use gaia_core::recovery::{
+    Logging, Output, RecoverableServer, RecoveringServer, RequestOrder, RequestSeq,
+};
 use gaia_core::server::Divergence;
 use gaia_core::session::Incarnation;
 use gaia_core::store::{ShardDeltas, ShardRows};
@@ -56,7 +58,7 @@ impl Cluster {
         let server = |dc| {
             let windows = dcs.into_iter().filter(|peer| *peer != dc).map(|peer| (peer, 1 << 20));
             RecoveringServer::new(setup.server(dc), workers_of(dc), windows.collect())
-                .begin(false, Incarnation::FIRST)
+                .begin(Logging::Off, Incarnation::FIRST)
         };
         let workers = dcs.into_iter().flat_map(workers_of);
         let mut cluster = Self {

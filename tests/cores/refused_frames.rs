@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use gaia_core::codec::{Changes, ValueFormat};
 use gaia_core::node::Lane;
-use gaia_core::recovery::{RecoverableServer, RecoveringServer};
+use gaia_core::recovery::{Logging, RecoverableServer, RecoveringServer};
 use gaia_core::server::PeerError;
 use gaia_core::session::{Incarnation, Session, SessionConfig, SessionState};
 use gaia_core::types::{DcId, Instant, WorkerId};
@@ -69,7 +69,7 @@ fn tightness() -> (Lane, Bytes) {
 
 #[test]
 fn a_mirror_that_was_refused_may_send_what_is_right_on_its_next_connection() {
-    let mut server = recovering().begin(true, Incarnation::FIRST);
+    let mut server = recovering().begin(Logging::Each, Incarnation::FIRST);
     let nothing = SessionState::new(Incarnation::FIRST);
     let good = update(1, 2.0);
 
@@ -97,7 +97,7 @@ fn a_mirror_that_was_refused_may_send_what_is_right_on_its_next_connection() {
 
 #[test]
 fn a_log_with_refused_frames_replays() {
-    let mut server = recovering().begin(true, Incarnation::FIRST);
+    let mut server = recovering().begin(Logging::Each, Incarnation::FIRST);
     let nothing = SessionState::new(Incarnation::FIRST);
     for frames in [
         vec![update(1, 2.0), update(1, 2.0)],

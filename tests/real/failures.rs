@@ -169,6 +169,26 @@ fn nodes_that_do_not_wait_for_their_disks_come_back_from_a_kill() {
     is_as_if_nothing_failed(&run.ends(), clocks, text);
 }
 
+/// Every update and every read counts as bulky here, so that a kill takes a data center back.
+#[test]
+fn nodes_that_answer_before_they_log_come_back_from_a_kill_and_repeat_what_was_lost() {
+    let clocks = 120;
+    let text = |clocks| in_step(clocks).replace("[stop]", "[log]\nbulky = \"0 B\"\n[stop]");
+    let mut run = Watched::new(&text(clocks));
+    run.goes_on(2);
+    for (signal, dc, role) in [
+        ("-KILL", "north", "server"),
+        ("-KILL", "west", "worker"),
+        ("-KILL", "west", "server"),
+        ("-TERM", "south", "server"),
+        ("-KILL", "south", "worker"),
+    ] {
+        run.signal(signal, dc, role);
+        run.goes_on(1);
+    }
+    is_as_if_nothing_failed(&run.ends(), clocks, text);
+}
+
 #[test]
 fn a_server_whose_disk_is_full_ends_and_goes_on_where_it_has_room() {
     let names = ["north", "south"];

@@ -89,6 +89,8 @@ pub struct RecoveryCounts {
     pub torn: u64,
     /// Checkpoints written.
     pub checkpoints: u64,
+    /// Inputs of servers in whose place a checkpoint was written.
+    pub replaced: u64,
 }
 
 impl PacketCounts {
@@ -190,5 +192,6 @@ impl AddAssign for Counts {
         self.recovery.torn += other.recovery.torn;
 
         self.recovery.checkpoints += other.recovery.checkpoints;
+        self.recovery.replaced += other.recovery.replaced;
     }
 }

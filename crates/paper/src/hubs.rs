@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_hub_that_has_forwarded_nothing_is_one() {
         let plan = RunFile::from_text("toy.toml", TEXT, &[]).unwrap().plan().unwrap();
-        let mut run = Bench::new(&Nobody).run(&plan).unwrap();
+        let mut run = Bench::new(&Nobody, None).run(&plan).unwrap();
         run.summary.links.iter_mut().for_each(|link| link.relayed_bytes = 0);
         let hubs: Vec<bool> = of_run("toy", &run).iter().map(|row| row.is_hub).collect();
         assert_eq!(hubs, [false, true, false]);

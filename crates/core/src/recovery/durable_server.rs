@@ -80,6 +80,13 @@ pub enum Output {
     Probed(Probed),
 }
 
+impl Output {
+    /// Whether it is for a worker of the data center.
+    pub(super) fn is_for_worker(&self) -> bool {
+        matches!(self, Self::ToWorker { .. } | Self::Due { .. })
+    }
+}
+
 /// The results of an input.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
@@ -118,7 +125,7 @@ impl DurableServer {
     /// The reason, if it cannot.
     pub(super) fn check(&self, input: &Input) -> Result<(), String> {
         match input {
-            Input::Started { incarnation } => {
+            Input::Started { incarnation, .. } => {
                 if self.incarnation.is_some_and(|known| known >= *incarnation) {
                     return Err(format!("incarnation {incarnation} is not above the one before"));
                 }
@@ -168,7 +175,7 @@ impl DurableServer {
     pub(super) fn apply(&mut self, at: Instant, input: Input) -> Result<Effects, PeerError> {
         let mut effects = Effects::default();
         match input {
-            Input::Started { incarnation } => self.on_started(incarnation),
+            Input::Started { incarnation, defers } => self.on_started(at, incarnation, defers),
             Input::Worker { from, message } => self.on_worker(at, from, message, &mut effects),
             Input::Hello { from, hello } => {
                 let kind = self.session_mut(from).accept_hello(hello);
@@ -270,11 +277,17 @@ impl DurableServer {
     }
 
     /// A process has begun. The first one begins the frame numbers of the sessions.
-    fn on_started(&mut self, incarnation: Incarnation) {
+    fn on_started(&mut self, at: Instant, incarnation: Incarnation, defers: bool) {
         let is_first = self.incarnation.replace(incarnation).is_none();
         for (peer, session) in &mut self.sessions {
             let state = if is_first { SessionState::new(incarnation) } else { session.state() };
             *session = resume(self.windows[peer], incarnation, &state);
+        }
+        for (worker, session) in &mut self.worker_sessions {
+            if defers && self.server.holds_read_of(*worker) {
+                session.accept(&WorkerMessage::Reset);
+                self.server.handle_worker(at, *worker, WorkerMessage::Reset);
+            }
         }
     }
 

@@ -29,6 +29,10 @@ pub enum Input {
     Started {
         /// The incarnation of the process, higher than all before.
         incarnation: Incarnation,
+        /// Whether what workers had sent may be lost ([`super::Logging::Deferred`]). A worker may then have the answer to a read
+        /// that is held back again, so it is to read again.
+        #[serde(default)]
+        defers: bool,
     },
     /// A worker has sent the request that was due from it, or a reset.
     Worker {
@@ -152,6 +156,19 @@ pub enum WorkerEntry {
         /// The clock at which it stops.
         last: Clock,
     },
+}
+
+impl Input {
+    /// Whether nothing leaves the data center because of it, and a worker can repeat it. What a worker sends reaches another
+    /// data center only with a frame, and the frame's cut is an input of its own. A reset is not repeated, and without it the
+    /// server would answer a read of before.
+    pub(super) fn is_local(&self) -> bool {
+        match self {
+            Self::Worker { message, .. } => RequestSeq::of(message).is_some(),
+            Self::Acknowledged { .. } | Self::Drained { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 impl WorkerEntry {

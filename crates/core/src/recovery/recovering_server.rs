@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::RecoveryError;
 use super::durable_server::DurableServer;
 use super::entry::{Entry, Input, decode};
+use super::log_buffer::Logging;
 use super::server::RecoverableServer;
 use crate::server::Server;
 use crate::session::Incarnation;
@@ -84,12 +85,12 @@ impl RecoveringServer {
         self.durable.incarnation.map(Incarnation::next)
     }
 
-    /// Ends the recovery: the server continues in this process. If `logs` is false, no entries are kept.
+    /// Ends the recovery: the server continues in this process.
     ///
     /// # Panics
     /// If the incarnation is not above those that this server has had.
-    pub fn begin(self, logs: bool, incarnation: Incarnation) -> RecoverableServer {
-        RecoverableServer::start(self.durable, logs, incarnation)
+    pub fn begin(self, logging: Logging, incarnation: Incarnation) -> RecoverableServer {
+        RecoverableServer::start(self.durable, logging, incarnation)
     }
 
     /// The time of the latest entry. The clock of a driver continues from there.

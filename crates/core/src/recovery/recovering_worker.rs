@@ -3,6 +3,7 @@
 use super::RecoveryError;
 use super::durable_worker::DurableWorker;
 use super::entry::{WorkerEntry, decode};
+use super::log_buffer::Logging;
 use super::worker::RecoverableWorker;
 use crate::types::{Persist, State};
 use crate::worker::Worker;
@@ -57,9 +58,9 @@ impl RecoveringWorker {
         State::of(|walk| self.durable.save(walk, ()))
     }
 
-    /// Ends the recovery: the worker continues in this process. If `logs` is false, no entries are kept.
-    pub fn begin(self, logs: bool) -> RecoverableWorker {
-        RecoverableWorker::start(self.durable, logs)
+    /// Ends the recovery: the worker continues in this process.
+    pub fn begin(self, logging: Logging) -> RecoverableWorker {
+        RecoverableWorker::start(self.durable, logging)
     }
 
     /// Runs the iteration, as a driver does with the worker that [`RecoverableWorker::poll_compute`] returns.

@@ -10,7 +10,7 @@ use super::MessageError;
 use super::durable_server::{DurableServer, Effects, Output};
 use super::entry::Input;
 use super::ledger::Ledger;
-use super::log_buffer::LogBuffer;
+use super::log_buffer::{LogBuffer, Logging, Position};
 use super::worker_session::{RequestOrder, RequestSeq, WorkerSession};
 use crate::node::WorkerMessage;
 use crate::server::{PeerError, Server};
@@ -25,19 +25,25 @@ use crate::types::{Clock, DcId, Instant, Lane, Persist, State, WorkerId};
 pub struct RecoverableServer {
     durable: DurableServer,
     log: LogBuffer,
-    outputs: VecDeque<Output>,
+    /// Each with the latest entry that it follows from.
+    outputs: VecDeque<(Position, Output)>,
 }
 
 impl RecoverableServer {
-    /// A server that continues in a process. If `logs` is false, no entries are kept.
+    /// A server that continues in a process.
     ///
     /// # Panics
     /// If the incarnation is not above those before.
-    pub(super) fn start(durable: DurableServer, logs: bool, incarnation: Incarnation) -> Self {
+    pub(super) fn start(
+        durable: DurableServer,
+        logging: Logging,
+        incarnation: Incarnation,
+    ) -> Self {
         assert!(durable.incarnation < Some(incarnation), "incarnations rise");
         let now = durable.now();
-        let mut server = Self { durable, log: LogBuffer::new(logs), outputs: VecDeque::new() };
-        server.handle_own(now, Input::Started { incarnation });
+        let mut server = Self { durable, log: LogBuffer::new(logging), outputs: VecDeque::new() };
+        let defers = matches!(logging, Logging::Deferred { .. });
+        server.handle_own(now, Input::Started { incarnation, defers });
         server
     }
 
@@ -264,18 +270,40 @@ impl RecoverableServer {
         if frame.is_some() || waited {
             self.note(now, &cut(frame.is_some()));
         }
-        self.outputs.extend(outputs);
+        self.put(outputs);
 
         frame
     }
 
-    /// Takes the bodies of the entries to write, in order. No `poll_*` method returns a message before
-    /// [`Self::handle_synced`] is called.
+    /// Whether results wait for entries that have to be on disk first.
+    pub fn must_write(&self) -> bool {
+        !self.log.is_prompt_settled()
+    }
+
+    /// Whether [`Self::begin_checkpoint`] has to take the place of [`Self::take_entries`].
+    pub fn needs_checkpoint(&self) -> bool {
+        self.log.has_dropped()
+    }
+
+    /// Takes the bodies of the entries to write, in order. What follows from them waits for [`Self::handle_synced`].
+    ///
+    /// # Panics
+    /// If a checkpoint [is needed](Self::needs_checkpoint).
     pub fn take_entries(&mut self) -> Vec<Bytes> {
         self.log.take()
     }
 
-    /// The entries that were taken are on disk.
+    /// The state, for a checkpoint that takes the place of the entries that wait: these need not be written. What follows
+    /// from them waits for [`Self::handle_synced`]. Until then, no entries are taken.
+    ///
+    /// Outputs are no part of a state. Those for workers are made again when a worker joins, and the others are reported by
+    /// the next process.
+    pub fn begin_checkpoint(&mut self) -> State {
+        self.log.replace();
+        State::of(|walk| self.durable.save(walk, ()))
+    }
+
+    /// The entries that were taken, or the checkpoint in their place, are on disk.
     pub fn handle_synced(&mut self) {
         self.log.synced();
     }
@@ -285,14 +313,14 @@ impl RecoverableServer {
         self.log.is_settled()
     }
 
-    /// The number of entries that have not been taken.
-    pub fn entries_waiting(&self) -> usize {
+    /// The number of entries that are not on disk.
+    pub fn entries_waiting(&self) -> u64 {
         self.log.waiting()
     }
 
-    /// The outputs that [`Self::poll_output`] returns once everything is on disk.
+    /// The outputs that [`Self::poll_output`] has not returned.
     pub fn outputs(&self) -> impl Iterator<Item = &Output> {
-        self.outputs.iter()
+        self.outputs.iter().map(|(_, output)| output)
     }
 
     /// The time of the latest input.
@@ -300,28 +328,37 @@ impl RecoverableServer {
         self.durable.now()
     }
 
-    /// The next message or event. `None` if there is none, or an entry is not on disk.
+    /// The next message or event that does not wait for an entry to be on disk.
     pub fn poll_output(&mut self) -> Option<Output> {
-        if self.is_settled() { self.outputs.pop_front() } else { None }
+        let is_free = |(position, output): &(Position, Output)| {
+            self.log.is_durable(*position) || self.log.is_prompt_settled() && output.is_for_worker()
+        };
+        let first = self.outputs.iter().position(is_free)?;
+        self.outputs.remove(first).map(|(_, output)| output)
     }
 
-    /// The next message for a mirror. `None` if there is none, or an entry is not on disk.
+    /// Whether events for the coordinator wait for entries to be on disk.
+    pub fn delays_events(&self) -> bool {
+        self.outputs.iter().any(|(position, _)| !self.log.is_durable(*position))
+    }
+
+    /// The next message for a mirror. `None` if there is none, or an entry that it may follow from is not on disk.
     ///
     /// # Panics
     /// If `to` is not a mirror of this server.
     pub fn poll_message(&mut self, to: DcId, lane: Lane) -> Option<Message> {
-        let settled = self.is_settled();
+        let settled = self.log.is_prompt_settled();
         let session = self.durable.session_mut(to);
         if settled { session.poll_transmit(lane) } else { None }
     }
 
     /// A message with acknowledgements alone, if frames were received that no message to the mirror has acknowledged.
-    /// `None` if there are none, or an entry is not on disk.
+    /// `None` if there are none, or an entry that it may follow from is not on disk.
     ///
     /// # Panics
     /// If `to` is not a mirror of this server.
     pub fn poll_acknowledgement(&mut self, to: DcId) -> Option<Message> {
-        let settled = self.is_settled();
+        let settled = self.log.is_prompt_settled();
         let session = self.durable.session_mut(to);
         if settled { session.poll_acknowledgement() } else { None }
     }
@@ -379,7 +416,7 @@ impl RecoverableServer {
 
     fn resend_answer(&mut self, worker: WorkerId) {
         if let Some(message) = self.durable.worker_sessions[&worker].answer.clone() {
-            self.outputs.push_back(Output::ToWorker { worker, message });
+            self.put([Output::ToWorker { worker, message }]);
         }
     }
 
@@ -390,8 +427,13 @@ impl RecoverableServer {
     fn handle(&mut self, now: Instant, input: Input) -> Result<(), PeerError> {
         let at = self.note(now, &input);
         let effects = self.durable.apply(at, input)?;
-        self.outputs.extend(effects.outputs);
+        self.put(effects.outputs);
         Ok(())
+    }
+
+    fn put(&mut self, outputs: impl IntoIterator<Item = Output>) {
+        let position = self.log.pushed();
+        self.outputs.extend(outputs.into_iter().map(|output| (position, output)));
     }
 
     /// As [`Self::handle`], for an input that no mirror has caused.
@@ -402,7 +444,7 @@ impl RecoverableServer {
     /// Notes an input, and returns its time.
     fn note(&mut self, now: Instant, input: &Input) -> Instant {
         let at = self.durable.reach(now);
-        self.log.push(&(at, input));
+        self.log.push(&(at, input), input.is_local());
         at
     }
 }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use super::durable_worker::{DurableWorker, is_read};
 use super::entry::WorkerEntry;
-use super::log_buffer::LogBuffer;
+use super::log_buffer::{LogBuffer, Logging};
 use super::worker_session::RequestSeq;
 use crate::node::{RowsRead, WorkerMessage};
 use crate::types::{Clock, Persist, ShardId, State};
@@ -34,6 +34,8 @@ pub struct RecoverableWorker {
     ran: bool,
     /// A stop that arrived while an iteration ran, or before the first.
     stop: Option<Clock>,
+    /// The latest stop. A worker that goes back before it stops there again.
+    ordered: Option<Clock>,
     /// Whether it may start once it knows which requests are due.
     starts: bool,
     /// The clock at which an earlier process stopped, as far as the coordinator knows.
@@ -53,13 +55,14 @@ pub struct RecoverableWorker {
 }
 
 impl RecoverableWorker {
-    /// A worker that continues in a process. If `logs` is false, no entries are kept.
-    pub(super) fn start(durable: DurableWorker, logs: bool) -> Self {
+    /// A worker that continues in a process.
+    pub(super) fn start(durable: DurableWorker, logging: Logging) -> Self {
         let servers = durable.unacknowledged.len();
         Self {
             durable,
             ran: false,
             stop: None,
+            ordered: None,
             starts: false,
             stopped_before: None,
             dues: vec![None; servers],
@@ -67,7 +70,7 @@ impl RecoverableWorker {
             took_up: false,
             computing: Clock::ZERO,
             outrun: false,
-            log: LogBuffer::new(logs),
+            log: LogBuffer::new(logging),
             outputs: VecDeque::new(),
         }
     }
@@ -92,6 +95,7 @@ impl RecoverableWorker {
 
     /// The coordinator has ordered the worker to stop at a clock. A worker that has stopped before continues to it.
     pub fn handle_stop(&mut self, last: Clock) {
+        self.ordered = Some(last);
         if self.durable.worker.is_some() && self.durable.started {
             self.handle(WorkerEntry::Stop { last });
         } else {
@@ -102,7 +106,7 @@ impl RecoverableWorker {
     /// The worker whose iteration the driver runs, if one has to run and the rows that it has read are on disk. The
     /// driver returns it by [`Self::handle_ran`].
     pub fn poll_compute(&mut self) -> Option<Box<Worker>> {
-        let due = self.durable.to_compute && !self.ran && self.log.is_settled();
+        let due = self.durable.to_compute && !self.ran && self.log.is_prompt_settled();
         let worker = if due { self.durable.worker.take() } else { None };
         self.computing = worker.as_ref().map_or(self.computing, |worker| worker.clock());
         worker
@@ -194,18 +198,26 @@ impl RecoverableWorker {
         self.start_once_known();
     }
 
-    /// The next message for a server. `None` if there is none, or an entry is not on disk.
+    /// The next message for a server. `None` if there is none, or waits for an entry to be on disk.
     pub fn poll_message(&mut self) -> Option<(ShardId, WorkerMessage)> {
-        if self.log.is_settled() { self.outputs.pop_front() } else { None }
+        if self.log.is_prompt_settled() { self.outputs.pop_front() } else { None }
     }
 
-    /// Takes the bodies of the entries to write, in order. No `poll_*` method returns anything before
-    /// [`Self::handle_synced`] is called.
+    /// Whether results wait for entries that have to be on disk first.
+    pub fn must_write(&self) -> bool {
+        !self.log.is_prompt_settled()
+    }
+
+    /// Takes the bodies of the entries to write, in order. The results of those that [have to be on disk](Self::must_write)
+    /// wait for [`Self::handle_synced`].
+    ///
+    /// # Panics
+    /// If nothing has to be written, since entries may have been dropped then.
     pub fn take_entries(&mut self) -> Vec<Bytes> {
         self.log.take()
     }
 
-    /// The entries that were taken are on disk.
+    /// The entries that were taken, or the state of [`Self::begin_checkpoint`], are on disk.
     pub fn handle_synced(&mut self) {
         self.log.synced();
     }
@@ -213,6 +225,11 @@ impl RecoverableWorker {
     /// Whether every input so far is on disk.
     pub fn is_settled(&self) -> bool {
         self.log.is_settled()
+    }
+
+    /// The number of entries that are not on disk.
+    pub fn entries_waiting(&self) -> u64 {
+        self.log.waiting()
     }
 
     /// Whether the worker has not started.
@@ -236,16 +253,18 @@ impl RecoverableWorker {
         self.durable.worker.as_deref_mut()
     }
 
-    /// The state, for a checkpoint after which only later entries are replayed. `None` while an iteration runs or has
-    /// run.
+    /// The state, for a checkpoint after which only later entries are replayed: it takes the place of those that wait. Until
+    /// [`Self::handle_synced`], no entries are taken. `None` while an iteration runs or has run.
     ///
     /// # Panics
-    /// If an entry is not on disk or a message was not polled.
-    pub fn state(&self) -> Option<State> {
-        assert!(self.is_settled() && self.outputs.is_empty(), "a state is whole between groups");
+    /// If a result waits for an entry, or a message was not polled.
+    pub fn begin_checkpoint(&mut self) -> Option<State> {
+        let is_whole = !self.must_write() && self.outputs.is_empty();
+        assert!(is_whole, "a state is whole between groups");
         if self.durable.worker.is_none() || self.durable.to_compute {
             return None;
         }
+        self.log.replace();
         Some(State::of(|walk| self.durable.save(walk, ())))
     }
 
@@ -262,6 +281,7 @@ impl RecoverableWorker {
     fn reset(&mut self) {
         let ran = std::mem::take(&mut self.ran);
         self.outrun = false;
+        self.stop = self.stop.or(self.ordered);
         self.outputs.clear();
         self.dues.fill(None);
         if self.durable.started {
@@ -283,7 +303,11 @@ impl RecoverableWorker {
         let guess = self.stopped_before.unwrap_or(furthest);
         let (clock, owed) = (known.clone().min().unwrap_or(guess), known.max().unwrap_or(guess));
         self.took_up = true;
-        self.handle(if dues.iter().all(|due| *due == (RequestSeq::default(), false)) {
+        let nobody_knows = dues.iter().all(|due| *due == (RequestSeq::default(), false));
+        // Servers may have gone back, even to the start. The worker may have said that it has stopped where it was.
+        let own = self.durable.worker_mut().clock();
+        let owed = owed.max(own).max(self.stopped_before.unwrap_or_default());
+        self.handle(if nobody_knows && owed == Clock::ZERO {
             WorkerEntry::Start
         } else {
             WorkerEntry::TakeUp { clock, owed }
@@ -295,7 +319,7 @@ impl RecoverableWorker {
 
     /// Notes an entry and applies it.
     fn handle(&mut self, entry: WorkerEntry) {
-        self.log.push(&entry);
+        self.log.push(&entry, true);
         self.outputs.extend(self.durable.apply(entry));
     }
 }

@@ -90,8 +90,12 @@ impl Report {
             format!("  packet faults      {}: {}", packet.total(), listed(&packet.named())),
             format!("  sessions           {reconnects} reconnects, {refused} messages refused"),
             format!(
-                "  recovery           {} restarts, {} of workers without their state, {} torn logs, {} checkpoints",
-                recovery.restarts, recovery.blank, recovery.torn, recovery.checkpoints
+                "  recovery           {} restarts, {} of workers without their state, {} torn logs, {} checkpoints, {} inputs replaced by one",
+                recovery.restarts,
+                recovery.blank,
+                recovery.torn,
+                recovery.checkpoints,
+                recovery.replaced
             ),
         ];
 

@@ -118,6 +118,8 @@ pub(super) struct View<'a> {
     pub(super) inactive: &'a BTreeSet<DcId>,
     /// Whether nodes keep logs. Only then may they crash.
     pub(super) logs: bool,
+    /// Whether servers answer workers before their entries are on disk.
+    pub(super) is_deferred: bool,
 }
 
 impl<'a> View<'a> {

@@ -15,8 +15,8 @@ use gaia_config::Plan;
 use gaia_core::coordinator::{NodeOrder, ServerProcess};
 use gaia_core::node::{RowsRead, WorkerMessage};
 use gaia_core::recovery::{
-    RecoverableServer, RecoverableWorker, RecoveringServer, RecoveringWorker, RecoveryError,
-    RequestSeq,
+    Logging, RecoverableServer, RecoverableWorker, RecoveringServer, RecoveringWorker,
+    RecoveryError, RequestSeq,
 };
 use gaia_core::server::Server;
 use gaia_core::session::Incarnation;
@@ -34,7 +34,7 @@ pub(crate) struct Nodes<'p> {
     windows: BTreeMap<ServerId, BTreeMap<DcId, usize>>,
     pub(crate) servers: BTreeMap<ServerId, ServerNode>,
     pub(crate) workers: BTreeMap<WorkerId, WorkerNode>,
-    logs: bool,
+    logging: Logging,
     disk_bug: Option<DiskBug>,
 }
 
@@ -44,8 +44,12 @@ pub(crate) struct Host {
     pub(crate) up: bool,
     /// Increases with each crash and each restart.
     pub(crate) incarnation: u64,
+    /// A checkpoint that is being written in place of entries, and the number of these.
+    pub(crate) replacing: Option<(u64, State)>,
     /// Whether a write is in progress. Inputs wait until it is synced.
     pub(crate) writing: bool,
+    /// Whether a write of entries that nothing for another data center waits for is scheduled.
+    pub(crate) write_due: bool,
     pub(crate) inbox: VecDeque<Task>,
     pub(crate) disk: Disk,
     /// Whether a worker restarts with another disk: an empty one, or one with its last checkpoint.
@@ -121,6 +125,7 @@ pub(crate) enum Task {
     Drain { clocks: Vec<Clock>, inactive: BTreeSet<DcId> },
     Left { dc: DcId, incarnation: u64 },
     Checkpoint,
+    Write,
     Rows { from: ShardId, rows: RowsRead },
     Computed,
     Joined { server: ShardId, due: RequestSeq },
@@ -156,6 +161,11 @@ pub(crate) struct Back {
 impl Task {
     /// Whether all entries of the node must be synced first, because the task sends messages at once or takes the
     /// state.
+    /// Whether it connects a worker to a server.
+    pub(crate) fn is_join(&self) -> bool {
+        matches!(self, Self::Join { .. })
+    }
+
     pub(crate) fn needs_settled(&self) -> bool {
         matches!(
             self,
@@ -164,6 +174,7 @@ impl Task {
                 | Self::Join { .. }
                 | Self::Joined { .. }
                 | Self::Checkpoint
+                | Self::Write
         )
     }
 }
@@ -173,7 +184,7 @@ impl<'p> Nodes<'p> {
         plan: &'p Plan,
         blueprint: &'p Blueprint<'p>,
         odd: Option<&'p Blueprint<'p>>,
-        logs: bool,
+        logging: Logging,
         fault_injector: &FaultInjector,
     ) -> Self {
         let topology = &plan.topology;
@@ -189,7 +200,7 @@ impl<'p> Nodes<'p> {
             windows: server_ids(topology).map(windows).collect(),
             servers: BTreeMap::new(),
             workers: BTreeMap::new(),
-            logs,
+            logging,
             disk_bug: fault_injector.disk_bug(),
         };
 
@@ -199,7 +210,7 @@ impl<'p> Nodes<'p> {
             let host = Host::new(NodeId::Server(id), disks, blueprint.plan_hash, disk_bug);
             let node = ServerNode {
                 host,
-                machine: nodes.fresh_server(id).begin(logs, Incarnation::FIRST),
+                machine: nodes.fresh_server(id).begin(logging, Incarnation::FIRST),
                 shadow: nodes.fresh_server(id),
                 unsynced: Vec::new(),
                 outputs_seen: 0,
@@ -218,7 +229,7 @@ impl<'p> Nodes<'p> {
         for id in worker_ids(topology) {
             let host = Host::new(NodeId::Worker(id), disks, blueprint.plan_hash, disk_bug);
             let (mut machine, shadow) =
-                (nodes.fresh_worker(id).begin(logs), nodes.fresh_worker(id));
+                (nodes.fresh_worker(id).begin(logging), nodes.fresh_worker(id));
             for layout in blueprint.layouts() {
                 machine.handle_due(layout.shard(), RequestSeq::default(), false);
             }
@@ -282,6 +293,42 @@ impl<'p> Nodes<'p> {
         }
     }
 
+    /// Whether results of a node wait for a write that has not begun.
+    pub(crate) fn must_write(&self, node: NodeId) -> bool {
+        match node {
+            NodeId::Server(id) => self.servers[&id].machine.must_write(),
+            NodeId::Worker(id) => self.workers[&id].machine.must_write(),
+            NodeId::Coordinator => false,
+        }
+    }
+
+    /// Whether results leave before bulky entries are on disk.
+    pub(crate) fn is_deferred(&self) -> bool {
+        matches!(self.logging, Logging::Deferred { .. })
+    }
+
+    /// Begins a checkpoint of a server in place of its entries.
+    pub(crate) fn begin_replacing(&mut self, id: ServerId) {
+        let node = self.server_mut(id);
+        let entries = node.machine.entries_waiting();
+        node.host.replacing = Some((entries, node.machine.begin_checkpoint()));
+    }
+
+    /// Writes the checkpoint of a server that takes the place of its entries. What is undone by a crash are then only later
+    /// events.
+    pub(crate) fn replace(&mut self, id: ServerId, (entries, state): (u64, State)) {
+        let shadow = self.fresh_server(id);
+        let node = self.server_mut(id);
+        node.host.disk.write_checkpoint(state.clone(), true);
+        let written = node.host.disk.next_number();
+        node.unsynced.retain(|(number, _)| *number > written + entries);
+        node.unsynced.iter_mut().for_each(|(number, _)| *number -= entries);
+        node.shadow = shadow;
+        let restored = node.shadow.restore(state);
+        restored.expect("the state of a server fits it");
+        node.host.replayed_to = written;
+    }
+
     pub(crate) fn take_entries(&mut self, node: NodeId) -> Vec<Bytes> {
         match node {
             NodeId::Server(id) => self.server_mut(id).machine.take_entries(),
@@ -305,14 +352,37 @@ impl<'p> Nodes<'p> {
                 let state = self.server_mut(id).machine.state();
                 Some(state.expect("a settled server has released its outputs"))
             }
-            NodeId::Worker(id) => self.worker_mut(id).machine.state(),
+            NodeId::Worker(id) => self.begin_checkpoint(id),
             NodeId::Coordinator => None,
         }?;
         let shadow = self.shadow(node);
+        self.handle_synced(node);
         self.host(node).disk.write_checkpoint(state.clone(), rotates);
         let state =
             if matches!(node, NodeId::Worker(_)) { without_leftovers(state) } else { state };
         Some(ReplayPair { state, shadow })
+    }
+
+    /// Whether a worker that is down was ahead of its disk.
+    pub(crate) fn has_lost_entries(&self, id: WorkerId) -> bool {
+        let machine = &self.workers[&id].machine;
+        self.is_deferred() && machine.entries_waiting() > 0
+    }
+
+    /// The state of a worker, for a checkpoint. Where entries were dropped, no replay of the disk could be equal to it.
+    fn begin_checkpoint(&mut self, id: WorkerId) -> Option<State> {
+        let node = self.worker_mut(id);
+        let has_lost = !node.machine.is_settled();
+        let state = node.machine.begin_checkpoint()?;
+        if has_lost {
+            let shadow = self.fresh_worker(id);
+            let node = self.worker_mut(id);
+            node.shadow = shadow;
+            let restored = node.shadow.restore(state.clone());
+            restored.expect("the state of a worker fits it");
+            node.host.replayed_to = node.host.disk.next_number();
+        }
+        Some(state)
     }
 
     /// Empties the disk of a node that has crashed or was never started.
@@ -366,11 +436,11 @@ impl<'p> Nodes<'p> {
 
     /// Begins a process of a server that has been recovered.
     fn begin_server(&mut self, id: ServerId, recovering: RecoveringServer) {
-        let logs = self.logs;
+        let logging = self.logging;
         let node = self.server_mut(id);
         let first = first_incarnation(node.host.incarnation);
         let incarnation = recovering.next_incarnation().unwrap_or(first);
-        node.machine = recovering.begin(logs, incarnation);
+        node.machine = recovering.begin(logging, incarnation);
 
         // A process that crashed before its first write has lost nothing. It continues as if it had just registered.
         node.process = ServerProcess {
@@ -423,9 +493,13 @@ impl<'p> Nodes<'p> {
                     recovering.replay(body).map_err(wrong)?;
                 }
                 let state = without_leftovers(recovering.state());
-                let logs = self.logs;
+                let logging = self.logging;
+                let has_lost = self.has_lost_entries(id);
                 let node = self.worker_mut(id);
-                (node.machine, node.reported_stop) = (recovering.begin(logs), None);
+                if has_lost {
+                    node.reset_incarnation = node.host.incarnation;
+                }
+                (node.machine, node.reported_stop) = (recovering.begin(logging), None);
                 state
             }
             NodeId::Coordinator => State::default(),
@@ -510,7 +584,9 @@ impl Host {
         Self {
             up: true,
             incarnation: 0,
+            replacing: None,
             writing: false,
+            write_due: false,
             inbox: VecDeque::new(),
             disk: Disk::new(name.clone(), plan, disks.child(&name).random(), disk_bug),
             blank: false,

@@ -7,7 +7,7 @@ use crate::scenario::fault::Moment;
 use crate::{FaultKind, Scenario};
 use gaia_config::{DriverKind, LogConfig, LogSync, LostWorkers, OnGiveUp, Plan};
 use gaia_core::topology::Deployment;
-use gaia_core::types::{DcId, DurationSetting, NodeId, Random, Seed, ServerId, WorkerId};
+use gaia_core::types::{ByteSize, DcId, DurationSetting, NodeId, Random, Seed, ServerId, WorkerId};
 use gaia_driver::cluster::{server_ids, worker_ids};
 use gaia_driver::emulated::Disorder;
 
@@ -76,7 +76,9 @@ impl Drawn {
         let detours = within(&mut root.child("detours").random(), 0, 1) == 0;
         plan.deployment = Deployment { lan_tls, detours, dedicated, ..Deployment::default() };
         let sync = if within(&mut chance, 0, 1) == 0 { LogSync::Always } else { LogSync::Never };
-        plan.log = LogConfig { sync };
+        let mut logs = root.child("bulky").random();
+        let bulky = ByteSize(one_of(&mut logs, [0, 100, 1_000_000]));
+        plan.log = LogConfig { sync, bulky };
         let together = within(&mut chance, 0, 2) == 0;
         let processes = processes(&plan, together);
 

@@ -20,6 +20,7 @@ use gaia_config::{
     KeyFile, Plan, RunFile, Slowdown,
 };
 use gaia_core::coordinator::StopRules;
+use gaia_core::recovery::Logging;
 use gaia_core::server::DrainMethod;
 use gaia_core::sync::{
     AspConfig, BlockShares, Brake, BspConfig, Combine, Decay, ExchangeKind, Floor, Goal,
@@ -49,6 +50,8 @@ pub struct Scenario {
     pub clocks: u64,
     /// The name of the remote model. Its settings are drawn.
     pub remote: String,
+    /// Whether nodes with a log let results leave before bulky entries are on disk.
+    pub deferred_log: bool,
     /// The probabilities of packet faults.
     pub packets: Packets,
     /// The structural faults.
@@ -85,6 +88,7 @@ struct Keys {
     rows: Option<usize>,
     clocks: Option<u64>,
     remote: Option<String>,
+    deferred_log: Option<bool>,
     packets: Option<Packets>,
     fault: Option<Vec<Fault>>,
 }
@@ -187,6 +191,7 @@ impl Scenario {
             remote: keys
                 .remote
                 .unwrap_or_else(|| names[from("remote", 0, names.len() - 1)].to_owned()),
+            deferred_log: keys.deferred_log.unwrap_or_else(|| from("deferred log", 0, 2) == 0),
             packets: keys.packets.unwrap_or_else(|| Packets::draw(root.child("packets"))),
             faults,
         }
@@ -196,6 +201,18 @@ impl Scenario {
     pub(crate) fn keeps_logs(&self) -> bool {
         let mut chance = Seed(self.seed).child("logs").random();
         within(&mut chance, 0, 1) == 0 || self.faults.iter().any(Fault::needs_logs)
+    }
+
+    /// What servers keep of their inputs on disk.
+    pub(crate) fn logging(&self) -> Logging {
+        let mut chance = Seed(self.seed).child("logging").random();
+        let bulky = [0, 100, 300][within(&mut chance, 0, 2) as usize];
+        let bytes_max = [0, 2_000, u64::MAX][within(&mut chance, 0, 2) as usize];
+        match self.keeps_logs() {
+            false => Logging::Off,
+            true if self.deferred_log => Logging::Deferred { bulky, bytes_max },
+            true => Logging::Each,
+        }
     }
 
     fn nodes(&self) -> Nodes {

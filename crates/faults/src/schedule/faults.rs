@@ -133,7 +133,14 @@ impl Schedule<'_> {
         if let NodeId::Server(id) = node {
             self.let_out_early(id)?;
         }
-        let entries = self.nodes.take_entries(node);
+        let replaces = self.replaces(node);
+        let entries = match (replaces, node) {
+            (true, NodeId::Server(id)) => {
+                self.nodes.begin_replacing(id);
+                Vec::new()
+            }
+            _ => self.nodes.take_entries(node),
+        };
         let entries = self.fault_injector.on_entries(entries);
         let believes = self.fault_injector.has(Bug::TakesFailedWriteForDone);
         let now = self.now;
@@ -159,13 +166,13 @@ impl Schedule<'_> {
                 Moment::Before | Moment::After => Survives::ByChance,
             };
             if moment == Moment::After {
-                host.disk.sync();
+                self.sync(node);
             }
             self.crash(node, survives, lasts);
             return Ok(());
         }
 
-        host.writing = true;
+        host.writing = !replaces;
         let incarnation = host.incarnation;
         let micros = within(&mut self.chance, 10, self.sync_lasts.as_micros() as u64);
         let at = self.now + Duration::from_micros(micros);
@@ -185,14 +192,36 @@ impl Schedule<'_> {
         if host.incarnation != incarnation {
             return Ok(());
         }
-        host.disk.sync();
         host.writing = false;
+        self.sync(node);
         self.nodes.handle_synced(node);
-        if let NodeId::Server(id) = node {
-            self.nodes.server_mut(id).unsynced.clear();
-        }
         self.let_out(node)?;
         self.work(node)
+    }
+
+    /// What a node has written is on its disk.
+    fn sync(&mut self, node: NodeId) {
+        let host = self.nodes.host(node);
+        match (host.replacing.take(), node) {
+            (Some(replacing), NodeId::Server(id)) => {
+                self.counts.recovery.replaced += replacing.0;
+                self.nodes.replace(id, replacing);
+            }
+            _ => {
+                host.disk.sync();
+                if let NodeId::Server(id) = node {
+                    self.nodes.server_mut(id).unsynced.clear();
+                }
+            }
+        }
+    }
+
+    /// Whether a node writes a checkpoint in place of its entries: where it must, and sometimes where it may.
+    fn replaces(&mut self, node: NodeId) -> bool {
+        let NodeId::Server(id) = node else { return false };
+        let machine = &self.nodes.servers[&id].machine;
+        machine.needs_checkpoint()
+            || self.nodes.is_deferred() && within(&mut self.chance, 0, 3) == 0
     }
 
     /// Crashes a node for a time. A node that is down stays down longer.
@@ -205,7 +234,7 @@ impl Schedule<'_> {
         if host.up {
             host.up = false;
             host.incarnation += 1;
-            host.writing = false;
+            (host.writing, host.write_due, host.replacing) = (false, false, None);
             host.crash_at_write = None;
             host.inbox.clear();
             host.disk.crash(survives);
@@ -267,6 +296,11 @@ impl Schedule<'_> {
             && let NodeId::Worker(worker) = node
         {
             self.counts.recovery.blank += 1;
+            self.see(Seen::LostState { worker })?;
+        }
+        if let NodeId::Worker(worker) = node
+            && self.nodes.has_lost_entries(worker)
+        {
             self.see(Seen::LostState { worker })?;
         }
 

@@ -216,7 +216,7 @@ impl<'p> Schedule<'p> {
         Self {
             now: Instant::ZERO,
             events: Events::new(),
-            nodes: Nodes::new(plan, blueprint, odd, logs, &fault_injector),
+            nodes: Nodes::new(plan, blueprint, odd, scenario.logging(), &fault_injector),
             coordinator: cluster_coordinator(blueprint),
             coordinator_process: CoordinatorProcess::new(),
             orders: Vec::new(),
@@ -370,9 +370,12 @@ impl<'p> Schedule<'p> {
         if self.nodes.host(node).writing || !self.nodes.host(node).up {
             return Ok(());
         }
+        let mut must_write = false;
         while let Some(task) = self.nodes.host(node).inbox.front() {
             if task.needs_settled() {
-                if !self.nodes.is_settled(node) {
+                let needs_all = matches!(node, NodeId::Server(_)) && !task.is_join();
+                if self.nodes.must_write(node) || needs_all && !self.nodes.is_settled(node) {
+                    must_write = true;
                     break;
                 }
                 self.let_out(node)?;
@@ -380,6 +383,7 @@ impl<'p> Schedule<'p> {
             let Some(task) = self.nodes.host(node).inbox.pop_front() else { break };
             match (node, task) {
                 (node, Task::Checkpoint) => self.write_checkpoint(node)?,
+                (node, Task::Write) => self.nodes.host(node).write_due = false,
                 (NodeId::Server(id), task) => self.handle_server_task(id, task)?,
                 (NodeId::Worker(id), task) => self.handle_worker_task(id, task)?,
                 (NodeId::Coordinator, _) => {}
@@ -389,7 +393,28 @@ impl<'p> Schedule<'p> {
         if let NodeId::Server(id) = node {
             self.cut(id)?;
         }
-        if self.nodes.is_settled(node) { self.let_out(node) } else { self.write(node) }
+        must_write |= self.nodes.must_write(node);
+        if self.nodes.is_deferred() || !must_write {
+            self.let_out(node)?;
+        }
+        match &self.nodes.host(node).replacing {
+            None if must_write => self.write(node),
+            _ => {
+                self.write_later(node);
+                Ok(())
+            }
+        }
+    }
+
+    /// Schedules a write of the entries of a server that nothing for another data center waits for.
+    fn write_later(&mut self, node: NodeId) {
+        let is_server = matches!(node, NodeId::Server(_));
+        if !is_server || self.nodes.is_settled(node) || self.nodes.host(node).write_due {
+            return;
+        }
+        self.nodes.host(node).write_due = true;
+        let millis = within(&mut self.chance, 1, WRITE_DELAY_MILLIS_MAX);
+        self.schedule_task(self.now + Duration::from_millis(millis), node, Task::Write);
     }
 
     fn let_out(&mut self, node: NodeId) -> Done {
@@ -416,7 +441,11 @@ impl<'p> Schedule<'p> {
     fn is_quiet(&self) -> bool {
         let inactive = self.coordinator.run.inactive();
         let mut hosts = self.nodes.hosts().filter(|(node, _)| self.coordinator.takes_part(*node));
+        let mut servers = self.nodes.servers.iter();
         self.under_way == 0
+            && servers.all(|(id, node)| {
+                node.machine.is_settled() || !self.coordinator.takes_part(NodeId::Server(*id))
+            })
             && hosts.all(|(_, host)| host.up && !host.writing && host.inbox.is_empty())
             && self.ends.are_up(inactive)
             && quiescence::held(&self.nodes, &self.plan.topology, inactive).is_none()
@@ -451,6 +480,7 @@ impl<'p> Schedule<'p> {
             overlay: &self.overlay,
             inactive: self.coordinator.run.inactive(),
             logs: self.logs,
+            is_deferred: self.nodes.is_deferred(),
         };
         for checker in &mut self.checkers {
             if let Err(what) = checker.check(&view, seen) {
@@ -526,3 +556,6 @@ const LIVENESS_CLOCKS: f64 = 14.0;
 
 /// The interval at which a stale message tries to arrive on a connection.
 const STRAYING: Duration = Duration::from_millis(20);
+
+/// The longest time that entries wait for which nothing for another data center waits.
+const WRITE_DELAY_MILLIS_MAX: u64 = 60;

@@ -108,7 +108,7 @@ impl Schedule<'_> {
             return;
         }
 
-        if !caller.machine.is_settled() {
+        if caller.machine.must_write() {
             // The server's request must be durable.
             let at = self.now + RETRY_AFTER;
             self.schedule_task(at, NodeId::Server(id), Task::Join { worker });
@@ -421,7 +421,7 @@ impl Schedule<'_> {
     pub(super) fn recorder(&mut self, id: ServerId, undone: Undone) {
         if self.logs {
             let node = self.nodes.server_mut(id);
-            let number = node.host.disk.next_number() + node.machine.entries_waiting() as u64;
+            let number = node.host.disk.next_number() + node.machine.entries_waiting();
             node.unsynced.push((number, undone));
         }
     }

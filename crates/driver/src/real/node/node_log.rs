@@ -16,7 +16,7 @@ use gaia_checkpoint::{
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
 use gaia_core::log::Owner;
-use gaia_core::recovery::{RecoveringServer, RecoveringWorker, RecoveryError};
+use gaia_core::recovery::{Logging, RecoveringServer, RecoveringWorker, RecoveryError};
 use gaia_core::types::{Clock, Seed, State};
 use gaia_telemetry::NodeMeter;
 
@@ -34,6 +34,8 @@ pub(in crate::real) struct NodeLog {
     writing: Option<Writing>,
     store: NodeStore,
     sync: LogSync,
+    /// The size from which on inputs may wait, if any may.
+    bulky: Option<u64>,
     /// Clocks between checkpoints, if the run file sets it.
     every: Option<u64>,
     /// The clock of the last checkpoint.
@@ -50,6 +52,8 @@ pub(in crate::real) struct NodeLog {
 struct Writing {
     written: Background<WrittenCheckpoint>,
     began: Instant,
+    /// Whether it takes the place of entries.
+    replaces: bool,
 }
 
 /// A node that is being recovered.
@@ -124,6 +128,8 @@ impl StateDir {
         let node_log = NodeLog {
             store,
             sync: plan.log.sync,
+            // What a worker counts cannot be repeated.
+            bulky: Some(plan.log.bulky.0).filter(|_| !plan.deltas_are_counts()),
             every: plan.checkpoint.every,
             writing: None,
             clock,
@@ -138,6 +144,40 @@ impl StateDir {
 }
 
 impl NodeLog {
+    /// What a server is to keep of its inputs. A checkpoint of it has about `state_bytes`: where bulky inputs have more, it
+    /// takes less time to write.
+    pub(in crate::real) fn logging_of_server(&self, state_bytes: u64) -> Logging {
+        self.logging(BYTES_MIN.max(state_bytes))
+    }
+
+    /// What a worker is to keep of its inputs. It repeats no read: with bulky ones it has checkpoints alone.
+    pub(in crate::real) fn logging_of_worker(&self) -> Logging {
+        self.logging(0)
+    }
+
+    fn logging(&self, bytes_max: u64) -> Logging {
+        self.bulky.map_or(Logging::Each, |bulky| Logging::Deferred { bulky, bytes_max })
+    }
+
+    /// How long results may wait for bulky inputs that nothing else asks to be written. Checkpoints in their place take at
+    /// most a twentieth of the time then.
+    pub(in crate::real) fn patience(&self) -> Duration {
+        PATIENCE_MIN.max(CHECKPOINTS_PER_PATIENCE * self.took)
+    }
+
+    /// Begins to write a checkpoint in place of entries that were not written. Later ones wait for it: without it, the log
+    /// would lack entries before them.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub(in crate::real) fn replace(&mut self, clock: Clock, state: State) -> Result<(), RealError> {
+        self.keep(clock, state)?;
+        if let Some(writing) = &mut self.writing {
+            writing.replaces = true;
+        }
+        Ok(())
+    }
+
     /// Writes entries durably, as far as the run file demands.
     ///
     /// # Errors
@@ -145,6 +185,9 @@ impl NodeLog {
     pub(in crate::real) fn write(&mut self, entries: &[Bytes]) -> Result<(), RealError> {
         if entries.is_empty() {
             return Ok(());
+        }
+        if self.writing.as_ref().is_some_and(|writing| writing.replaces) {
+            self.wait()?;
         }
         let bytes = entries.iter().map(|entry| entry.len() as u64).sum();
         self.bytes += bytes;
@@ -202,9 +245,9 @@ impl NodeLog {
         let facts = Facts { clock: clock.0, first_record, ..Facts::default() };
         let begun = self.store.begin_checkpoint(Checkpoint { facts, model: None, state });
         let written = Background::begin(|| begun.write());
-        self.writing = Some(Writing { written, began });
+        self.writing = Some(Writing { written, began, replaces: false });
         (self.clock, self.bytes) = (clock, 0);
-        self.bytes_max = BYTES_MIN.max(state_bytes as u64);
+        self.bytes_max = BYTES_MIN.max(LOG_PER_STATE * state_bytes as u64);
         self.is_writing().map(drop)
     }
 
@@ -213,7 +256,7 @@ impl NodeLog {
     /// # Errors
     /// If the disk has failed.
     pub(in crate::real) fn wait(&mut self) -> Result<(), RealError> {
-        let Some(Writing { written, began }) = self.writing.take() else { return Ok(()) };
+        let Some(Writing { written, began, .. }) = self.writing.take() else { return Ok(()) };
         self.store.end_checkpoint(written.wait())?;
         self.took = began.elapsed();
         Ok(())
@@ -240,10 +283,17 @@ impl Recovering for RecoveringWorker {
     }
 }
 
-/// The smallest limit of a log, which may grow to the size of a checkpoint and at least to this. The disk then writes
-/// each byte about twice, and recovery reads twice the size of the state. For a shard of 1 GB that takes a few
-/// seconds. A longer log makes recovery slower, and a shorter one makes checkpoints more frequent.
+/// A log may grow to this multiple of the size of a checkpoint. The disk then writes a third more than the log, and recovery
+/// reads four times the size of the state. For a shard of 1 GB that takes some seconds. A longer log makes recovery slower, and
+/// a shorter one makes checkpoints more frequent.
+const LOG_PER_STATE: u64 = 3;
+
+/// The smallest limit of a log.
 const BYTES_MIN: u64 = 64 << 20;
+
+/// The shortest time that results wait for bulky inputs.
+const PATIENCE_MIN: Duration = Duration::from_secs(1);
+const CHECKPOINTS_PER_PATIENCE: u32 = 20;
 
 const SEGMENT_BYTES: u64 = 64 << 20;
 

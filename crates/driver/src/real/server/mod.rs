@@ -38,7 +38,9 @@ use crate::real::{Exit, HEARTBEAT, NearWorker, NodeConfig};
 use crate::server_stats::ServerStats;
 use gaia_core::coordinator::{ServerProcess, StandIns};
 use gaia_core::node::WorkerMessage;
-use gaia_core::recovery::{Output, RecoverableServer, RecoveringServer, RequestOrder, RequestSeq};
+use gaia_core::recovery::{
+    Logging, Output, RecoverableServer, RecoveringServer, RequestOrder, RequestSeq,
+};
 use gaia_core::server::Server;
 use gaia_core::session::Incarnation;
 use gaia_core::topology::Address;
@@ -50,6 +52,8 @@ struct ServerNode {
     server: RecoverableServer,
     /// `None` if the server cannot be recovered after a crash.
     node_log: Option<NodeLog>,
+    /// When entries are written that only reports to the coordinator wait for.
+    write_due: Option<time::Instant>,
     mirrors: Mirrors,
     links: BTreeMap<DcId, LinkMonitor>,
     workers: Workers,
@@ -88,6 +92,8 @@ enum Event {
     Timeout,
     /// An acknowledgement or a check of a connection is due.
     Link,
+    /// Entries have waited for long.
+    WriteDue,
 }
 
 /// The open ports of a server.
@@ -213,8 +219,12 @@ impl ServerNode {
         (interrupted, model_keeper): (Interrupted, Option<ModelKeeper>),
     ) -> Self {
         let origin = (server.now(), time::Instant::now());
-        let server = server.begin(node_log.is_some(), incarnation);
-        let (id, parameters) = (server.server().id(), server.server().layout().parameters());
+        let parameters = server.server().layout().parameters();
+        let logging = node_log.as_ref().map_or(Logging::Off, |node_log| {
+            node_log.logging_of_server(STATE_BYTES_PER_PARAMETER * parameters as u64)
+        });
+        let server = server.begin(logging, incarnation);
+        let id = server.server().id();
 
         let topology = &context.run_context.plan.topology;
         let peers = topology.dc_ids().filter(|peer| *peer != id.dc);
@@ -228,6 +238,7 @@ impl ServerNode {
             context,
             server,
             node_log,
+            write_due: None,
             mirrors: ports.mirrors,
             links,
             workers,
@@ -312,6 +323,8 @@ impl ServerNode {
             self.settle(coordinator).await?;
             self.keep_if_due()?;
             if self.interrupted.is_set() {
+                self.write()?;
+                self.put_out(coordinator).await;
                 self.keep()?;
                 self.node_log.as_mut().map_or(Ok(()), NodeLog::wait)?;
                 return Ok(Exit::Interrupted);
@@ -341,6 +354,7 @@ impl EventHandler for ServerNode {
             event = self.turns.next(worker, mirror) => event?,
             () = sleep_until(links.unwrap_or(now)), if links.is_some() => Event::Link,
             () = sleep_until(timeout.unwrap_or(now)), if timeout.is_some() => Event::Timeout,
+            () = sleep_until(self.write_due.unwrap_or(now)), if self.write_due.is_some() => Event::WriteDue,
         };
         Ok(event)
     }
@@ -365,6 +379,7 @@ impl EventHandler for ServerNode {
             Event::Mirror(from) => self.on_mirror(from)?,
             Event::Timeout => self.server.handle_timeout(self.now()),
             Event::Link => self.look_at_links()?,
+            Event::WriteDue => {}
         }
 
         Ok(ControlFlow::Continue(()))
@@ -506,7 +521,30 @@ impl ServerNode {
     /// Ends a group: cuts frames, writes the log, and sends the server's outputs.
     async fn settle(&mut self, coordinator: &CoordinatorClient) -> Result<(), RealError> {
         self.cut();
-        self.write()?;
+        self.put_out(coordinator).await;
+        if self.server.must_write() || self.write_due.is_some_and(|at| at <= time::Instant::now()) {
+            self.write()?;
+            self.put_out(coordinator).await;
+        }
+        self.put_off_writing();
+        self.transmit()?;
+        self.report_resumptions();
+        self.log_pause();
+        self.log_stalled();
+        if !self.is_whole && self.server.server().is_whole() {
+            self.is_whole = true;
+            coordinator.report(&Report::Whole).await;
+        }
+        if !self.ready && self.is_whole && self.mirrors.are_joined() && self.workers.are_joined() {
+            self.ready = true;
+            coordinator.report(&Report::Ready).await;
+        }
+
+        Ok(())
+    }
+
+    /// Sends the outputs that wait for no entry.
+    async fn put_out(&mut self, coordinator: &CoordinatorClient) {
         while let Some(output) = self.server.poll_output() {
             match output {
                 Output::ToWorker { worker, message } => self.workers.answer(worker, message),
@@ -522,21 +560,17 @@ impl ServerNode {
                 Output::Probed(probed) => coordinator.report(&Report::Probed(probed)).await,
             }
         }
+    }
 
-        self.transmit()?;
-        self.report_resumptions();
-        self.log_pause();
-        self.log_stalled();
-        if !self.is_whole && self.server.server().is_whole() {
-            self.is_whole = true;
-            coordinator.report(&Report::Whole).await;
+    /// Sets the time of the next write, if reports to the coordinator wait for one.
+    fn put_off_writing(&mut self) {
+        let patience = self.node_log.as_ref().map(NodeLog::patience);
+        match patience.filter(|_| self.server.delays_events()) {
+            Some(patience) => {
+                self.write_due.get_or_insert_with(|| time::Instant::now() + patience);
+            }
+            None => self.write_due = None,
         }
-        if !self.ready && self.is_whole && self.mirrors.are_joined() && self.workers.are_joined() {
-            self.ready = true;
-            coordinator.report(&Report::Ready).await;
-        }
-
-        Ok(())
     }
 
     /// Cuts frames for lanes that have room and no queued frame.
@@ -560,12 +594,18 @@ impl ServerNode {
         }
     }
 
-    /// Writes the log, so that the outputs that follow from its entries may be sent.
+    /// Writes the log, or a checkpoint in place of entries, so that the outputs that follow from these may be sent.
     fn write(&mut self) -> Result<(), RealError> {
-        if let Some(node_log) = &mut self.node_log {
+        let Some(node_log) = &mut self.node_log else { return Ok(()) };
+        if self.server.needs_checkpoint() {
+            let clock = self.server.server().clock();
+            node_log.replace(clock, self.server.begin_checkpoint())?;
+            node_log.wait()?;
+        } else {
             node_log.write(&self.server.take_entries())?;
-            self.server.handle_synced();
         }
+        self.server.handle_synced();
+        self.write_due = None;
         Ok(())
     }
 
@@ -657,3 +697,6 @@ async fn bind(
 }
 
 const FREE_PORTS_TRIED: usize = 16;
+
+/// About as many bytes of a server's state are of each parameter: its value, and what the remote model keeps beside it.
+const STATE_BYTES_PER_PARAMETER: u64 = 24;

@@ -30,7 +30,7 @@ use crate::real::worker::servers::{FromServer, Servers};
 use crate::real::{Exit, HEARTBEAT, NearServer, NextRequests, NodeConfig};
 use gaia_core::application::{ApplicationError, Work};
 use gaia_core::coordinator::ServerProcess;
-use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};
+use gaia_core::recovery::{Logging, RecoverableWorker, RecoveringWorker, RequestSeq};
 use gaia_core::types::{Clock, ShardId, ShardLayout, WorkerId};
 use gaia_core::worker::Worker;
 
@@ -98,7 +98,8 @@ pub(super) async fn work(
         true => node_config.recover(&context, worker)?,
         false => (None, worker),
     };
-    let worker = worker.begin(node_log.is_some());
+    let logging = node_log.as_ref().map_or(Logging::Off, NodeLog::logging_of_worker);
+    let worker = worker.begin(logging);
     let next_requests = match &near {
         Some(near) => near.next_requests.clone(),
         None => watch::Sender::new(NextRequests::new()),
@@ -402,7 +403,9 @@ impl WorkerNode {
 
     /// Writes the log, so that the outputs that follow from its entries may be sent.
     fn write(&mut self) -> Result<(), RealError> {
-        if let Some(node_log) = &mut self.node_log {
+        if let Some(node_log) = &mut self.node_log
+            && self.worker.must_write()
+        {
             node_log.write(&self.worker.take_entries())?;
             self.worker.handle_synced();
         }
@@ -427,9 +430,14 @@ impl WorkerNode {
         if !must && (is_writing || (!long && !node_log.is_due(clock))) {
             return Ok(());
         }
-        let Some(state) = self.worker.state() else { return Ok(()) };
+        let has_dropped = !self.worker.is_settled();
+        let Some(state) = self.worker.begin_checkpoint() else { return Ok(()) };
+        self.worker.handle_synced();
         self.replay = Duration::ZERO;
-        node_log.keep(clock, state)?;
+        match has_dropped {
+            true => node_log.replace(clock, state)?,
+            false => node_log.keep(clock, state)?,
+        }
         if must { node_log.wait() } else { Ok(()) }
     }
 

@@ -282,6 +282,7 @@ impl RecoverableWorker {
         let ran = std::mem::take(&mut self.ran);
         self.outrun = false;
         self.stop = self.stop.or(self.ordered);
+        self.stopped_before = self.stopped_before.max(self.durable.stopped);
         self.outputs.clear();
         self.dues.fill(None);
         if self.durable.started {
@@ -304,10 +305,10 @@ impl RecoverableWorker {
         let (clock, owed) = (known.clone().min().unwrap_or(guess), known.max().unwrap_or(guess));
         self.took_up = true;
         let nobody_knows = dues.iter().all(|due| *due == (RequestSeq::default(), false));
-        // Servers may have gone back, even to the start. The worker may have said that it has stopped where it was.
-        let own = self.durable.worker_mut().clock();
-        let owed = owed.max(own).max(self.stopped_before.unwrap_or_default());
-        self.handle(if nobody_knows && owed == Clock::ZERO {
+        // Servers may have gone back, even to the start. A worker that has said that it has stopped goes on to there.
+        let is_new = self.durable.worker_mut().clock() == Clock::ZERO;
+        let owed = owed.max(self.stopped_before.unwrap_or_default());
+        self.handle(if nobody_knows && is_new && owed == Clock::ZERO {
             WorkerEntry::Start
         } else {
             WorkerEntry::TakeUp { clock, owed }

@@ -53,7 +53,7 @@ impl RecoveringWorker {
         Ok(())
     }
 
-    /// The state, as [`RecoverableWorker::state`] returns it.
+    /// The state, as [`RecoverableWorker::begin_checkpoint`] returns it.
     pub fn state(&self) -> State {
         State::of(|walk| self.durable.save(walk, ()))
     }

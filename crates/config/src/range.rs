@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::document::{Fault, Node, Problem};
 use gaia_core::types::limits::CLOCK_MAX;
-use gaia_core::types::{Bandwidth, DurationSetting};
+use gaia_core::types::{Bandwidth, ByteSize, DurationSetting};
 
 /// Checks of the figures in one tree. Each check names a dotted key, and its error shows the place of that key.
 pub(crate) struct Checks<'n> {
@@ -152,6 +152,7 @@ pub(crate) const OVERHEAD_MAX: DurationSetting = DurationSetting(Duration::from_
 pub(crate) const DEADLINE_MAX: DurationSetting = DurationSetting(Duration::from_secs(86_400));
 /// Thirty days.
 pub(crate) const GIVE_UP_MAX: DurationSetting = DurationSetting(Duration::from_secs(30 * 86_400));
+pub(crate) const BULKY_MAX: ByteSize = ByteSize(100_000_000_000);
 pub(crate) const CLOCKS_MAX: u64 = CLOCK_MAX;
 /// A larger difference of clocks would never hold a read back.
 pub(crate) const STALENESS_MAX: u64 = 1 << 20;

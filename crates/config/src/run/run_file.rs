@@ -343,6 +343,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     checks.number("cost.usd_per_machine_hour", keys.cost.usd_per_machine_hour, range::PRICE)?;
     keys.model.check(&checks, app.as_ref())?;
     keys.checkpoint.check(&checks, driver)?;
+    keys.log.check(&checks)?;
 
     let failures = keys.failures.resolve(&checks, app.as_ref())?;
     let plan = Plan {

@@ -1,7 +1,10 @@
 //! `[log]`: how nodes of the real driver log what they receive.
 
-use gaia_core::types::ByteSize;
 use serde::{Deserialize, Serialize};
+
+use crate::document::Problem;
+use crate::range::{self, Checks};
+use gaia_core::types::ByteSize;
 
 /// How nodes of the real driver log what they receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +16,16 @@ pub struct LogConfig {
     /// logged before anything that follows from it leaves the data center, or a checkpoint takes its place. After a crash
     /// the data center's workers repeat the clocks that were lost. Counts, which cannot be repeated, are never bulky.
     pub bulky: ByteSize,
+}
+
+impl LogConfig {
+    pub(crate) fn check(&self, checks: &Checks<'_>) -> Result<(), Problem> {
+        let most = range::BULKY_MAX;
+        if self.bulky > most {
+            return Err(checks.wrong("log.bulky", self.bulky, format!("at most {most}")));
+        }
+        Ok(())
+    }
 }
 
 /// When a node waits for its disk.

@@ -9,6 +9,12 @@
 //! frame, no acknowledgement, no answer to a worker, no report to the coordinator. It does not know files, connections
 //! and the time. The servers of the paper have neither log nor checkpoint.
 //!
+//! A dense model's updates and reads are as large as the model. With [`Logging::Deferred`] the other nodes of the data center
+//! wait for none of those: nothing leaves the *data center* before they are on disk, or a checkpoint in their place. A node
+//! that crashes then goes back to what was on its disk. The others notice, by the request that is due, and repeat the clocks
+//! since. This is optimistic logging, with output commit at the border of the data center (terms of Elnozahy et al., "A survey
+//! of rollback-recovery protocols", ACM Computing Surveys 34(3), 2002).
+//!
 //! A node has three types here. [`RecoveringServer`] restores and replays. [`RecoverableServer`] is live. Both change
 //! the same state by the same function, which is `apply` of `DurableServer`; its file describes it. Workers have the
 //! same three.

@@ -48,13 +48,13 @@ pub(super) fn compare(
     let reference = &plan.reference.plan;
     let page = flags.live.serve(terminal)?;
     let out = flags.run.output.out.as_deref();
-    let (directory, _sole_use) = directory_of_runs((&flags.resume, out), reference)?;
+    let (directory, _sole_use) = directory_of_runs((&flags.ended.resume, out), reference)?;
     let mut bench = Bench {
         file: &file,
         applications,
         built: ByHomes::default(),
         directory,
-        resume: &flags.resume,
+        resume: &flags.ended.resume,
         terminal,
         output: &flags.run.output,
         page,

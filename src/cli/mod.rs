@@ -156,6 +156,22 @@ pub(crate) struct TrainFlags {
     pub(crate) live: LiveFlags,
 }
 
+/// What commands of several runs do with runs that have ended.
+#[derive(Debug, Args)]
+pub(crate) struct EndedFlags {
+    /// Take the runs that have ended in --out instead of running them again (auto)
+    #[arg(
+        long,
+        value_name = "auto|never",
+        default_value = "never",
+        requires_if("auto", "out"),
+        hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(["auto", "never"])
+            .map(|text| Resume::from(OsString::from(text)))
+    )]
+    pub(crate) resume: Resume,
+}
+
 /// Whether a run continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resume {
@@ -211,17 +227,8 @@ pub(crate) struct CompareFlags {
     /// Repeat the comparison with so many seeds, from the run's own on, and report medians and ranges
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000), conflicts_with = "live")]
     pub(crate) seeds: u64,
-    /// Take the runs that have ended in --out instead of running them again (auto)
-    #[arg(
-        long,
-        value_name = "auto|never",
-        default_value = "never",
-        requires_if("auto", "out"),
-        hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(["auto", "never"])
-            .map(|text| Resume::from(OsString::from(text)))
-    )]
-    pub(crate) resume: Resume,
+    #[command(flatten)]
+    pub(crate) ended: EndedFlags,
     #[command(flatten)]
     pub(crate) live: LiveFlags,
 }
@@ -273,17 +280,8 @@ pub(crate) struct PaperFlags {
     /// The seed of all random numbers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub(crate) seed: Option<u64>,
-    /// Take the runs that have ended in --out instead of running them again (auto)
-    #[arg(
-        long,
-        value_name = "auto|never",
-        default_value = "never",
-        requires_if("auto", "out"),
-        hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(["auto", "never"])
-            .map(|text| Resume::from(OsString::from(text)))
-    )]
-    pub(crate) resume: Resume,
+    #[command(flatten)]
+    pub(crate) ended: EndedFlags,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
 }

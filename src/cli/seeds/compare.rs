@@ -48,7 +48,7 @@ pub(in crate::cli) fn compare_seeds(
     let of_one_seed: Vec<&Plan> = plans[0].plans().collect();
     check_memory(&of_one_seed, of_reference.as_ref(), &flags.run, terminal)?;
     let out = output.out.as_deref();
-    let (directory, _sole_use) = directory_of_runs((&flags.resume, out), reference)?;
+    let (directory, _sole_use) = directory_of_runs((&flags.ended.resume, out), reference)?;
     directory.write("run.toml", reference.to_toml())?;
     let interrupted = signals::interrupted().map_err(Failure::run)?;
     terminal.note(&of_reference.describe());
@@ -69,7 +69,8 @@ pub(in crate::cli) fn compare_seeds(
         };
         let seed = files[at].0;
         let name = RunDirectory::name_of_seed(seed);
-        let directory = directory_in(&directory, &name, &plans[at].reference.plan, &flags.resume)?;
+        let directory =
+            directory_in(&directory, &name, &plans[at].reference.plan, &flags.ended.resume)?;
         directory.remove_results()?;
         directory.write("run.toml", plans[at].reference.plan.to_toml())?;
         Ok(Some(Job { seed, plan: &plans[at], applications, directory }))
@@ -78,7 +79,8 @@ pub(in crate::cli) fn compare_seeds(
         let Job { seed, plan, applications, directory } = job;
         let comparison = plan.run_at_once(room.inside, |variant| {
             let application = applications.of(&variant.plan);
-            let child = directory_in(&directory, &variant.name(), &variant.plan, &flags.resume)?;
+            let child =
+                directory_in(&directory, &variant.name(), &variant.plan, &flags.ended.resume)?;
             if let Some(outcome) = ended(&child, &variant.plan, application.as_ref())? {
                 progress.on_ended_before(&outcome.summary);
                 return Ok::<_, Failure>(outcome);

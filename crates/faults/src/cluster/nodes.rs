@@ -159,13 +159,13 @@ pub(crate) struct Back {
 }
 
 impl Task {
-    /// Whether all entries of the node must be synced first, because the task sends messages at once or takes the
-    /// state.
     /// Whether it connects a worker to a server.
     pub(crate) fn is_join(&self) -> bool {
         matches!(self, Self::Join { .. })
     }
 
+    /// Whether all entries of the node must be synced first, because the task sends messages at once or takes the
+    /// state.
     pub(crate) fn needs_settled(&self) -> bool {
         matches!(
             self,

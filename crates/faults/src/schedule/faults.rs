@@ -292,16 +292,12 @@ impl Schedule<'_> {
     pub(super) fn boot(&mut self, node: NodeId) -> Done {
         let host = self.nodes.host(node);
         host.incarnation += 1;
-        if host.blank
-            && let NodeId::Worker(worker) = node
-        {
-            self.counts.recovery.blank += 1;
-            self.see(Seen::LostState { worker })?;
-        }
-        if let NodeId::Worker(worker) = node
-            && self.nodes.has_lost_entries(worker)
-        {
-            self.see(Seen::LostState { worker })?;
+        if let NodeId::Worker(worker) = node {
+            let is_blank = host.blank;
+            self.counts.recovery.blank += u64::from(is_blank);
+            if is_blank || self.nodes.has_lost_entries(worker) {
+                self.see(Seen::LostState { worker })?;
+            }
         }
 
         let back = self.nodes.restart(node, &self.fault_injector);

@@ -1,8 +1,8 @@
 //! `ended-runs.jsonl`: the runs of an evaluation that have ended, one line for each run.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, OpenOptions};
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ReportError;
 use super::json::broken;
+use super::line_file::LineFile;
 use super::own::check_is_file;
 use gaia_telemetry::{Progress, Summary};
 
@@ -17,10 +18,9 @@ use gaia_telemetry::{Progress, Summary};
 /// interrupted does not begin from the start.
 #[derive(Debug)]
 pub struct EndedRuns {
-    path: PathBuf,
     /// By their settings. Of several runs with the same settings, the last one.
     known: BTreeMap<String, EndedRun>,
-    log: Mutex<Log>,
+    lines: Mutex<LineFile>,
 }
 
 /// One run that has ended.
@@ -32,13 +32,6 @@ pub struct EndedRun {
     pub summary: Summary,
     /// Every evaluation of the model, in order.
     pub progress: Vec<Progress>,
-}
-
-#[derive(Debug)]
-struct Log {
-    file: File,
-    /// The length of the lines that are whole.
-    bytes: u64,
 }
 
 impl EndedRuns {
@@ -64,7 +57,7 @@ impl EndedRuns {
         let file = opened.map_err(ReportError::io(&path, "cannot be opened"))?;
         let bytes = whole as u64;
         file.set_len(bytes).map_err(ReportError::io(&path, "cannot be written"))?;
-        Ok(Self { path, known, log: Mutex::new(Log { file, bytes }) })
+        Ok(Self { known, lines: Mutex::new(LineFile::after(path, file, bytes)) })
     }
 
     /// The run with these settings that had ended when the file was opened. `None` if there was none.
@@ -84,12 +77,6 @@ impl EndedRuns {
     /// Never: a run is plain data.
     pub fn add(&self, run: &EndedRun) -> Result<(), ReportError> {
         let line = serde_json::to_string(run).expect("a run that has ended is plain data") + "\n";
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = log.file.write_all(line.as_bytes()) {
-            let _cut_off = log.file.set_len(log.bytes);
-            return Err(ReportError::io(&self.path, "cannot be written")(error));
-        }
-        log.bytes += line.len() as u64;
-        Ok(())
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).append(&line)
     }
 }

@@ -8,6 +8,7 @@ mod ended_runs;
 mod error;
 mod files;
 mod json;
+mod line_file;
 mod name;
 mod own;
 mod progress;

@@ -1,29 +1,25 @@
 //! `progress.jsonl`: one record for each evaluation, one line for each record.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use super::ReportError;
 use super::json::broken;
+use super::line_file::LineFile;
 use super::own::check_is_file;
 use gaia_model::new_file;
 use gaia_telemetry::Progress;
 
 /// Appends to `progress.jsonl`.
 #[derive(Debug)]
-pub struct ProgressLog {
-    path: PathBuf,
-    file: File,
-    /// The length of the lines that are whole.
-    bytes: u64,
-}
+pub struct ProgressLog(LineFile);
 
 impl ProgressLog {
     /// Creates the file, and removes the one that is there.
     pub(super) fn create(path: PathBuf) -> Result<Self, ReportError> {
         let file = new_file(&path).map_err(ReportError::io(&path, "cannot be created"))?;
-        Ok(Self { path, file, bytes: 0 })
+        Ok(Self(LineFile::after(path, file, 0)))
     }
 
     /// Appends one record as a line.
@@ -34,13 +30,7 @@ impl ProgressLog {
     /// # Errors
     /// [`ReportError::Io`] where the file cannot be written.
     pub fn append(&mut self, progress: &Progress) -> Result<(), ReportError> {
-        let line = line_of(progress);
-        if let Err(error) = self.file.write_all(line.as_bytes()) {
-            let _cut_off = self.file.set_len(self.bytes);
-            return Err(ReportError::io(&self.path, "cannot be written")(error));
-        }
-        self.bytes += line.len() as u64;
-        Ok(())
+        self.0.append(&line_of(progress))
     }
 }
 

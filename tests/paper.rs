@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use assert_cmd::Command;
 use gaia_config::RunFile;
 use gaia_paper::{
-    App, Change, Changes, Contender, Evaluation, Request, Section, Step, Suite, SystemsSuite,
-    WanSpec, Watch, evaluate, published,
+    App, Change, Changes, Contender, Evaluation, RatesSuite, Request, Section, Step, Suite,
+    SystemsSuite, WanSpec, Watch, evaluate, published,
 };
 use gaia_report::RunDirectory;
 use gaia_report::paper::{CellRow, PaperFile, SystemVerdict, paper_block, write};
@@ -216,6 +216,88 @@ fn brakes_are_taken_off_the_published_asp_and_off_ours() {
     assert_eq!((done, expected), (6, 6));
 }
 
+/// A grid of rates has a run for each seed, and a rate with which training diverges is a row as well.
+#[test]
+fn each_model_runs_with_every_learning_rate_and_seed() {
+    const SMALL: App = App {
+        name: "perceptron",
+        file: "rates.toml",
+        text: RATES,
+        settings: &[],
+        quick: &[],
+        data: None,
+    };
+    const MODELS: [Contender; 2] = [
+        Contender { name: "bsp", settings: "model = 'bsp'", tuned: &[] },
+        Contender {
+            name: "sparse",
+            settings: "model = 'local-steps'\nsteps = 2\ndensity = 0.1",
+            tuned: &[],
+        },
+    ];
+    let rates = RatesSuite {
+        apps: &[SMALL],
+        contenders: &MODELS,
+        learning_rates: &[0.1, 0.5, 100.0],
+        seeds: 2,
+    };
+    let suite = Suite { rates: Some(rates), ..toy() };
+    let request = Request { sections: BTreeSet::from([Section::Rates]), ..Request::default() };
+    let watch = Counting::default();
+    let found = evaluate(&suite, &request, None, &watch).unwrap_or_else(|error| panic!("{error}"));
+    // Those that diverge in a frame of a mirror leave no results.
+    let (done, expected) = *watch.0.lock().unwrap();
+    assert_eq!((done, expected), (found.run_files.len(), 12));
+
+    let rows = &found.file.rates;
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        let seeds: Vec<u64> = row.runs.iter().map(|run| run.seed).collect();
+        assert_eq!((seeds, row.target), (vec![7, 8], Some(0.8)));
+        let diverges = row.learning_rate > 1.0;
+        assert!(row.runs.iter().all(|run| run.accuracy.is_none() == diverges), "{row:?}");
+        assert!(row.runs.iter().all(|run| run.clocks.is_none() == run.sent_bytes.is_none()));
+    }
+    let bsp = rows.iter().find(|row| row.model == "bsp" && row.learning_rate == 0.5).unwrap();
+    let clocks = bsp.clocks().unwrap().median.unwrap();
+
+    // The run file of a row repeats its run.
+    let file =
+        RunFile::from_text("again.toml", &found.run_files["rates-perceptron-bsp-0-5-7"], &[]);
+    assert_eq!(file.unwrap().plan().unwrap().seed.0, 7);
+    let block = paper_block(&found.file, None, gaia_report::Paint::Plain);
+    assert!(block.contains(&format!("{}", clocks.round())), "{block}");
+}
+
+const RATES: &str = r#"
+name = "rates"
+seed = 7
+
+[app]
+kind = "perceptron"
+optimizer = "sgd"
+hidden = [8]
+batch = 16
+momentum = 0.9
+
+[app.data]
+split = "by-label"
+synthetic = { examples = 400, features = 10, classes = 3 }
+
+[topology]
+file = "three-regions"
+
+[sync.remote]
+model = "asp"
+
+[compute]
+examples_per_second = 100.0
+
+[stop]
+objective = 0.8
+clocks = 60
+"#;
+
 /// Claims are measured: those that a closed form decides agree with it, and every figure belongs to a claim with a check.
 #[test]
 fn claims_of_other_systems_are_checked_by_runs() {
@@ -381,6 +463,7 @@ fn toy() -> Suite {
         }],
         ablation_cells: vec![("mf", "vc")],
         skew: None,
+        rates: None,
         systems: None,
     }
 }

@@ -148,6 +148,14 @@ fn every_other_part_is_shown() {
         &["100 %", "-24.8 points", "-0.5 points", "71.4 %", ">cnn-group-norm<", "-0.3 points"],
     );
     shows(
+        between(&first, "Each remote model at its best learning rate", "</table>"),
+        &["3 seeds", "100 (90 to 110)", "1.00 MB (900 kB to 1.10 MB)"],
+    );
+    shows(
+        between(&first, "or accuracy, at each learning rate</summary>", "</table>"),
+        &[">0.2<", "130", "120", "never"],
+    );
+    shows(
         between(&first, "What was fitted", "</table>"),
         &[
             "the one thing fitted of the network, before ASP is run",
@@ -198,6 +206,7 @@ fn an_evaluation_without_rows_says_so() {
             "No updates were counted.",
             "No overlay was compared.",
             "Nothing was trained over skewed data.",
+            "No learning rates were compared.",
             "No claim of another system was checked.",
             "Nothing was fitted.",
             "No run was timed.",
@@ -218,6 +227,7 @@ fn hostile_names_in_the_records_do_nothing() {
     file.insignificant[0].wan = hostile.into();
     file.brakes[0].model = hostile.into();
     file.skew[0].app = hostile.into();
+    file.rates[0].model = hostile.into();
     file.systems[0].claim = hostile.into();
     file.systems[0].figures[0].what = hostile.into();
     file.systems[1].reason = hostile.into();

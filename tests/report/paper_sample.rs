@@ -1,8 +1,8 @@
 //! A made-up evaluation: every kind of row, with cells that were not run, never arrived or missed their aim.
 
 use gaia_report::paper::{
-    AblationRow, CellRow, CurveRow, HubRow, InsignificantRow, PaperFile, ScaleRow, SkewRow,
-    SpeedRow, SystemFigure, SystemRow, SystemUnit, SystemVerdict,
+    AblationRow, CellRow, CurveRow, HubRow, InsignificantRow, PaperFile, RateRow, RateRun,
+    ScaleRow, SkewRow, SpeedRow, SystemFigure, SystemRow, SystemUnit, SystemVerdict,
 };
 use gaia_telemetry::BlockedSeconds;
 
@@ -56,6 +56,7 @@ pub(crate) fn full() -> PaperFile {
         insignificant: insignificant(),
         brakes: brakes(),
         skew: skew(),
+        rates: rates(),
         systems: systems(),
         speed: vec![
             speed("mf ec2-all asp", 341.2, 5.1, 1_204_113),
@@ -77,6 +78,7 @@ pub(crate) fn empty() -> PaperFile {
         insignificant: Vec::new(),
         brakes: Vec::new(),
         skew: Vec::new(),
+        rates: Vec::new(),
         systems: Vec::new(),
         speed: Vec::new(),
     }
@@ -294,6 +296,27 @@ fn brakes() -> Vec<CurveRow> {
         row("tm", "asp-async", curve(1_050.0)),
         row("tm", "asp", curve(500.0)),
         row("tm", "asp-no-brakes", curve(560.0)),
+    ]
+}
+
+fn rates() -> Vec<RateRow> {
+    let row = |model: &str, learning_rate, clocks: [Option<u64>; 3]| {
+        let run = |(seed, clocks): (u64, Option<u64>)| RateRun {
+            seed,
+            clocks,
+            time_s: clocks.map(|clocks| clocks as f64),
+            sent_bytes: clocks.map(|clocks| 1e4 * clocks as f64),
+            accuracy: Some(0.9),
+        };
+        let (app, model, target) = ("perceptron".into(), model.into(), Some(0.3));
+        let runs = (42..).zip(clocks).map(run).collect();
+        RateRow { app, model, learning_rate, target, runs }
+    };
+    vec![
+        row("bsp", 0.1, [130, 120, 140].map(Some)),
+        row("bsp", 0.2, [Some(90), Some(110), Some(100)]),
+        row("sparse-rounds-1", 0.1, [120; 3].map(Some)),
+        row("sparse-rounds-1", 0.2, [None, None, Some(80)]),
     ]
 }
 

@@ -19,6 +19,7 @@ mod hubs;
 mod insignificant;
 mod money;
 mod published;
+mod rates;
 mod request;
 mod skew;
 mod suite;
@@ -38,7 +39,9 @@ pub use bench::{Step, Watch};
 pub use error::EvaluationError;
 pub use published::{Published, SIGNIFICANCES, insignificant, published};
 pub use request::{Request, Section};
-pub use suite::{App, Change, Changes, Contender, SkewSuite, Suite, SystemsSuite, WanSpec};
+pub use suite::{
+    App, Change, Changes, Contender, RatesSuite, SkewSuite, Suite, SystemsSuite, WanSpec,
+};
 
 /// The result of an evaluation.
 #[derive(Clone, Debug)]
@@ -67,8 +70,11 @@ pub fn evaluate(
     let experiments = request.experiments(suite);
     let skewed =
         if request.wants(Section::Skew) { skew::jobs(suite, changes)? } else { Vec::new() };
+    let rated =
+        if request.wants(Section::Rates) { rates::jobs(suite, changes)? } else { Vec::new() };
     let bench = Bench::new(watch, ended);
-    bench.expect(experiment::runs(&experiments) + request.runs(suite, &experiments) + skewed.len());
+    bench.expect(experiment::runs(&experiments) + request.runs(suite, &experiments));
+    bench.expect(skewed.len() + rated.len());
 
     let all_prepared = experiment::prepare(suite, &experiments, changes, &bench)?;
     let jobs = jobs(suite, request, &all_prepared)?;
@@ -83,6 +89,8 @@ pub fn evaluate(
     }
     let skewed_runs = in_parallel(&skewed, |job| job.run(&bench))?;
     file.skew = skewed_runs.iter().map(|(row, _)| row.clone()).collect();
+    let rated_runs = in_parallel(&rated, |job| job.run(&bench))?;
+    file.rates = rates::rows(&rated, &rated_runs);
 
     let mut claims_runs = Vec::new();
     if let Some(systems) = suite.systems.filter(|_| request.wants(Section::Systems)) {
@@ -91,7 +99,8 @@ pub fn evaluate(
 
     let prepared_runs = all_prepared.iter().flat_map(PreparedExperiment::runs);
     let skewed_runs = skewed_runs.iter().map(|(_, run)| run);
-    let others = runs.values().chain(skewed_runs).chain(&claims_runs);
+    let others =
+        runs.values().chain(skewed_runs).chain(rated_runs.iter().flatten()).chain(&claims_runs);
     let mut run_files = BTreeMap::new();
     for run in prepared_runs.chain(others) {
         file.speed.push(run.speed());

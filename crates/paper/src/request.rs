@@ -38,22 +38,25 @@ pub enum Section {
     Brakes,
     /// Label-skewed data.
     Skew,
+    /// Label-skewed data, each remote model at its best learning rate.
+    Rates,
     /// Claims of other systems.
     Systems,
 }
 
 impl Section {
     /// The names of all parts, for `--only`.
-    pub const NAMES: [&str; 7] =
-        ["cells", "elsewhere", "ablation", "insignificant", "brakes", "skew", "systems"];
+    pub const NAMES: [&str; 8] =
+        ["cells", "elsewhere", "ablation", "insignificant", "brakes", "skew", "rates", "systems"];
 
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Cells,
         Self::Elsewhere,
         Self::Ablation,
         Self::Insignificant,
         Self::Brakes,
         Self::Skew,
+        Self::Rates,
         Self::Systems,
     ];
 
@@ -213,6 +216,7 @@ impl Request {
             insignificant: Vec::new(),
             brakes: Vec::new(),
             skew: Vec::new(),
+            rates: Vec::new(),
             systems: Vec::new(),
             speed: Vec::new(),
         }

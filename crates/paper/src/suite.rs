@@ -29,6 +29,8 @@ pub struct Suite {
     pub ablation_cells: Vec<(&'static str, &'static str)>,
     /// The runs over label-skewed data, if any.
     pub skew: Option<SkewSuite>,
+    /// The runs with each learning rate of a grid, if any.
+    pub rates: Option<RatesSuite>,
     /// The checks of other systems' claims, if any.
     pub systems: Option<SystemsSuite>,
 }
@@ -94,6 +96,19 @@ pub struct SkewSuite {
     pub skews: &'static [f64],
 }
 
+/// Training over label-skewed data with each learning rate of a grid.
+#[derive(Clone, Copy, Debug)]
+pub struct RatesSuite {
+    /// Applications, each on the WAN of its run file, until its target or for its clocks.
+    pub apps: &'static [App],
+    /// The remote models.
+    pub contenders: &'static [Contender],
+    /// The grid, the same for all.
+    pub learning_rates: &'static [f64],
+    /// How many seeds each run has, from the evaluation's own on.
+    pub seeds: u64,
+}
+
 /// The sizes of the runs that check claims of other systems.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemsSuite {
@@ -135,6 +150,7 @@ impl Suite {
             ablation: changes(ABLATION)?,
             ablation_cells: if quick { ABLATION_QUICK.to_vec() } else { ABLATION_CELLS.to_vec() },
             skew: Some(if quick { SKEW_QUICK } else { SKEW }),
+            rates: Some(if quick { RATES_QUICK } else { RATES }),
             systems: Some(if quick { SYSTEMS_QUICK } else { SYSTEMS }),
         })
     }
@@ -433,6 +449,43 @@ const SKEW: SkewSuite = SkewSuite { skews: &[0.0, 0.5, 1.0], ..SKEW_QUICK };
 const SKEW_QUICK: SkewSuite =
     SkewSuite { apps: &SKEW_APPS, contenders: &SKEW_CONTENDERS, skews: &[1.0] };
 
+const RATES_APPS: [App; 2] = [
+    App {
+        name: "perceptron",
+        file: "config/paper/rates-perceptron.toml",
+        text: include_str!("../../../config/paper/rates-perceptron.toml"),
+        settings: &[],
+        quick: &["stop.clocks=200"],
+        data: Some(("mnist", &["app.data.source=idx", "stop.objective=0.3"])),
+    },
+    SKEW_APPS[1],
+];
+const RATES_CONTENDERS: [Contender; 9] = [
+    contender(BSP, "model = 'bsp'\nblocks = 'bandwidth'"),
+    contender(OURS, include_str!("../../../config/paper/asp.toml")),
+    contender("rounds-2", "model = 'local-steps'\nsteps = 2"),
+    contender("rounds-5", "model = 'local-steps'\nsteps = 5"),
+    contender("sparse-rounds-1", "model = 'local-steps'\nsteps = 1\ndensity = 0.03"),
+    contender("sparse-rounds-2", "model = 'local-steps'\nsteps = 2\ndensity = 0.03"),
+    contender("sparse-rounds-5", "model = 'local-steps'\nsteps = 5\ndensity = 0.03"),
+    contender(
+        "sparse-rounds-1-plain",
+        "model = 'local-steps'\nsteps = 1\ndensity = 0.05\nouter = 'plain'\nouter_learning_rate = 1.0",
+    ),
+    contender(
+        "sparse-rounds-3-momentum",
+        "model = 'local-steps'\nsteps = 3\ndensity = 0.03\nouter_momentum = 0.9",
+    ),
+];
+const RATES: RatesSuite =
+    RatesSuite { learning_rates: &[0.0125, 0.025, 0.05, 0.1, 0.2, 0.4], seeds: 3, ..RATES_QUICK };
+const RATES_QUICK: RatesSuite = RatesSuite {
+    apps: &RATES_APPS,
+    contenders: &RATES_CONTENDERS,
+    learning_rates: &[0.05, 0.1],
+    seeds: 1,
+};
+
 const SYSTEMS: SystemsSuite = SystemsSuite { parameters: 400_000, divisor: 1e3 };
 const SYSTEMS_QUICK: SystemsSuite = SystemsSuite { parameters: 100_000, divisor: 1e4 };
 
@@ -476,6 +529,7 @@ mod tests {
                     app.own_plan(&remote, &changes).unwrap();
                 }
             }
+            crate::rates::jobs(&suite, &changes).unwrap();
         }
     }
 

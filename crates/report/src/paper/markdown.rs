@@ -1,5 +1,6 @@
 //! `paper.md`: the tables of an evaluation.
 
+use super::rates::{self, RateRow};
 use super::records::{CellRow, PaperFile, SystemRow};
 use super::systems;
 use crate::text::numbers::{self, shown};
@@ -26,6 +27,7 @@ pub(super) fn page(file: &PaperFile) -> String {
     insignificant(&mut page, file);
     brakes(&mut page, file);
     skew(&mut page, file);
+    rates_table(&mut page, &file.rates);
     claims(&mut page, &file.systems);
     speed(&mut page, file);
 
@@ -266,6 +268,39 @@ fn skew(page: &mut Page, file: &PaperFile) {
             numbers::count(row.clocks),
             numbers::seconds(row.time_s),
             numbers::bytes(row.wan_bytes),
+        ]);
+    }
+}
+
+fn rates_table(page: &mut Page, rows: &[RateRow]) {
+    if rows.is_empty() {
+        return;
+    }
+
+    page.section("Each remote model at its best learning rate");
+    page.head(&[
+        "app",
+        "model",
+        "best rate",
+        "clocks to the target",
+        "time",
+        "a data center sent",
+        "accuracy",
+        "at each rate",
+    ]);
+    for row in rates::best(rows) {
+        let clocks = rates::shown(row.clocks(), |clocks| numbers::count(clocks.round() as u64));
+        let at_each_rate = rates::at_each_rate(rows, row).into_iter();
+        let at_each_rate = at_each_rate.map(|(rate, figure)| format!("{rate}: {figure}"));
+        page.row(&[
+            row.app.clone(),
+            row.model.clone(),
+            numbers::significant(row.learning_rate, 3),
+            if row.target.is_some() { clocks } else { numbers::NONE.into() },
+            rates::shown(row.time_s(), numbers::seconds),
+            rates::shown(row.sent_bytes(), |bytes| numbers::bytes(bytes.round() as u64)),
+            shown(row.accuracy(), numbers::percent_tenths),
+            at_each_rate.collect::<Vec<_>>().join(", "),
         ]);
     }
 }

@@ -7,10 +7,12 @@
 mod grid;
 mod markdown;
 mod pages;
+mod rates;
 mod records;
 mod systems;
 mod terminal;
 
+pub use rates::{RateRow, RateRun};
 pub use records::{
     AblationRow, CellRow, CurveRow, HubRow, InsignificantRow, PaperFile, ScaleRow, SkewRow,
     SpeedRow, SystemFigure, SystemRow, SystemUnit, SystemVerdict,

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use gaia_telemetry::{BlockedSeconds, finite_or_null};
 
+use super::rates::RateRow;
+
 /// Everything that one run of the evaluation measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaperFile {
@@ -31,6 +33,9 @@ pub struct PaperFile {
     pub brakes: Vec<CurveRow>,
     /// Training over label-skewed data.
     pub skew: Vec<SkewRow>,
+    /// Training over label-skewed data with each learning rate of a grid.
+    #[serde(default)]
+    pub rates: Vec<RateRow>,
     /// Claims of other systems.
     #[serde(default)]
     pub systems: Vec<SystemRow>,

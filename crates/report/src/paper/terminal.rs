@@ -4,13 +4,15 @@ use std::path::Path;
 
 use console::Alignment;
 
+use super::rates::{self, RateRow};
 use super::records::{CellRow, PaperFile, SystemRow};
 use super::systems;
+use crate::seeds::Spread;
 use crate::terminal::Paint;
 use crate::text::numbers::{self, shown};
 use crate::text::{TextTable, WIDTH, plain, wrapped};
 
-/// One line for each cell, each claim of another system with its figures, and how fast the simulator was.
+/// One line for each cell, each model at its best learning rate, each claim of another system with its figures, and how fast the simulator was.
 ///
 /// Every line but the path of `page` is at most 80 columns wide. Control characters in names are replaced.
 pub fn paper_block(file: &PaperFile, page: Option<&Path>, paint: Paint) -> String {
@@ -24,6 +26,14 @@ pub fn paper_block(file: &PaperFile, page: Option<&Path>, paint: Paint) -> Strin
         lines.push(paint.bold(title));
         lines.push(paint.dim(&head));
         lines.extend(cells);
+        lines.push(String::new());
+    }
+
+    if !file.rates.is_empty() {
+        let (head, models) = rates_table(&file.rates).lines(WIDTH);
+        lines.push(paint.bold("Each remote model at its best learning rate"));
+        lines.push(paint.dim(&head));
+        lines.extend(models);
         lines.push(String::new());
     }
 
@@ -107,6 +117,31 @@ fn table(rows: &[CellRow]) -> TextTable {
             shown(row.times_lan, numbers::times),
             numbers::bytes(row.wan_bytes),
             numbers::dollars(row.usd),
+        ]);
+    }
+
+    table
+}
+
+/// Each model with its best rate: medians.
+fn rates_table(rows: &[RateRow]) -> TextTable {
+    let mut table = TextTable::new(&[
+        ("model", Alignment::Left),
+        ("rate", Alignment::Right),
+        ("clocks", Alignment::Right),
+        ("time", Alignment::Right),
+        ("sent", Alignment::Right),
+        ("accuracy", Alignment::Right),
+    ]);
+    for row in rates::best(rows) {
+        let median = |spread: Option<Spread>| spread.and_then(|spread| spread.median);
+        table.row(vec![
+            format!("{} {}", row.app, row.model),
+            numbers::significant(row.learning_rate, 3),
+            shown(median(row.clocks()), |clocks| numbers::count(clocks.round() as u64)),
+            shown(median(row.time_s()), numbers::seconds),
+            shown(median(row.sent_bytes()), |bytes| numbers::bytes(bytes.round() as u64)),
+            shown(row.accuracy(), numbers::percent_tenths),
         ]);
     }
 

@@ -1,10 +1,11 @@
-//! The parts of ASP by themselves: the ablation, Figures 5 and 12, hubs, and training over skewed data.
+//! The parts of ASP by themselves: the ablation, Figures 5 and 12, hubs, training over skewed data, and learning rates.
 
 use super::curves::{self, pair_name};
-use super::section::Section;
+use super::section::{Section, Unfold};
 use crate::chart::Size;
 use crate::page::{Cell, Picture, Table};
 use crate::paper::grid::{BSP, app_name, colour, wan_name};
+use crate::paper::rates::{self, RateRow};
 use crate::paper::records::{AblationRow, CurveRow, HubRow, PaperFile, SkewRow};
 use crate::text::numbers;
 
@@ -15,6 +16,7 @@ pub(super) fn sections(file: &PaperFile) -> Vec<Section> {
         insignificant(file),
         hubs(&file.hubs),
         skew(&file.skew),
+        at_best_rates(&file.rates),
     ]
 }
 
@@ -242,6 +244,78 @@ fn skew(rows: &[SkewRow]) -> Section {
         )
         .lay_out(table)
 }
+
+fn at_best_rates(rows: &[RateRow]) -> Section {
+    let heading = "Each remote model at its best learning rate";
+    if rows.is_empty() {
+        return Section::empty(heading, "No learning rates were compared.");
+    }
+
+    let heads = ["model", "#best rate", "#clocks", "#time", "#a data center sent", "#accuracy"];
+    let mut table = Table::new(heading, &heads);
+    let best = rates::best(rows);
+    for app in once(best.iter().map(|row| &*row.app)) {
+        table.group(app);
+
+        for row in best.iter().filter(|row| row.app == app) {
+            let clocks = rates::shown(row.clocks(), |clocks| numbers::count(clocks.round() as u64));
+            let missed = row.clocks().is_some_and(|clocks| clocks.median.is_none());
+            let clocks = match row.target {
+                Some(_) => Cell::new(clocks).miss_if(missed),
+                None => numbers::NONE.into(),
+            };
+            table.row(vec![
+                Cell::new(&*row.model).dot(colour(&row.model)),
+                numbers::significant(row.learning_rate, 3).into(),
+                clocks,
+                rates::shown(row.time_s(), numbers::seconds).into(),
+                rates::shown(row.sent_bytes(), |bytes| numbers::bytes(bytes.round() as u64)).into(),
+                numbers::shown(row.accuracy(), numbers::percent_tenths).into(),
+            ]);
+        }
+    }
+
+    let seeds = rows.iter().map(|row| row.runs.len()).max().unwrap_or(0);
+    Section::new(heading)
+        .say(format!(
+            "Labels decide which data center has which examples, and no guard is on. Each model trains with each \
+             learning rate of one grid and {}: the median, with the lowest and the highest. The best rate has the fewest \
+             clocks to the target, or the highest accuracy where runs have no target. Bytes are those that a data center sends until the target, or in the whole run. \
+             rounds-2 are local steps with a round every two clocks, sparse rounds send the largest 3 % of what a \
+             data center owes, -plain the largest 5 % without an outer momentum, and -momentum has one of 0.9.",
+            numbers::counted(seeds, "seed"),
+        ))
+        .lay_out(table)
+        .unfold(Unfold {
+            summary: AT_EACH_RATE.into(),
+            table: Some(at_each_rate(rows)),
+            ..Unfold::default()
+        })
+}
+
+/// A column for each rate.
+fn at_each_rate(rows: &[RateRow]) -> Table {
+    let rates = once(rows.iter().map(|row| row.learning_rate));
+    let heads: Vec<String> = rates.iter().map(|rate| format!("#{rate}")).collect();
+    let heads: Vec<&str> = ["model"].into_iter().chain(heads.iter().map(String::as_str)).collect();
+    let mut table = Table::new(AT_EACH_RATE, &heads);
+    let best = rates::best(rows);
+    for app in once(best.iter().map(|row| &*row.app)) {
+        table.group(app);
+        for row in best.iter().filter(|row| row.app == app) {
+            let found = rates::at_each_rate(rows, row);
+            let of_rate = |rate: &f64| {
+                let figure = found.iter().find(|(of, _)| of == rate);
+                Cell::from(figure.map_or(numbers::NONE, |(_, figure)| figure))
+            };
+            let model = Cell::new(&*row.model).dot(colour(&row.model));
+            table.row([model].into_iter().chain(rates.iter().map(of_rate)).collect());
+        }
+    }
+    table
+}
+
+const AT_EACH_RATE: &str = "Clocks to the target, or accuracy, at each learning rate";
 
 /// Each value once, in the order of first appearance.
 fn once<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {

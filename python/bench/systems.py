@@ -71,9 +71,16 @@ SYSTEMS = {
         by_default=False,
     ),
     "local-steps-sparse": System(
-        "Gaia, `local-steps`, 8, density 0.03",
-        sync_every=8,
-        remote='{ model = "local-steps", steps = 8, overlap = 0, outer_momentum = 0.9, density = 0.03 }',
+        "Gaia, `local-steps`, 2, density 0.015",
+        sync_every=2,
+        remote='{ model = "local-steps", steps = 2, overlap = 0, density = 0.015 }',
+        by_default=False,
+    ),
+    "perceptron-sparse": System(
+        "Gaia, `local-steps`, 2, density 0.015, its own perceptron",
+        sync_every=2,
+        remote='{ model = "local-steps", steps = 2, overlap = 0, density = 0.015 }',
+        is_built_in=True,
         by_default=False,
     ),
     "asp-progress": System(

@@ -21,7 +21,9 @@ pub(super) const FILES: [(Content, &str); 3] = [
     (Content::Optimizer, "optimizer.safetensors"),
 ];
 
-/// The parts of the file with all tensors of one kind, each as one row of numbers.
+/// The parts of the file with all tensors of one kind, each as one row of numbers. Of a tensor with few runs of the same number it
+/// has a number for each run, and their lengths are in the metadata: what nobody has changed, and factors that are the same
+/// nearly everywhere, take no room.
 ///
 /// # Errors
 /// [`HeaderTooLong`] if there are too many for a file.
@@ -30,8 +32,35 @@ pub(super) fn state_file(
     content: Content,
 ) -> Result<Vec<Cow<'_, [u8]>>, HeaderTooLong> {
     let tensors = state.tensors.iter().filter(|(_, tensor)| tensor.content == content);
-    let rows = tensors.map(|(name, Tensor { values, .. })| (name.as_str(), values.as_slice()));
-    rows_in_parts(&rows.collect())
+    let (mut rows, mut lengths) = (BTreeMap::new(), BTreeMap::new());
+    for (name, Tensor { values, .. }) in tensors {
+        let row = match runs_of(values) {
+            Some((numbers, of_runs)) => {
+                lengths.insert(name, of_runs);
+                Cow::Owned(numbers)
+            }
+            None => Cow::Borrowed(values.as_slice()),
+        };
+        rows.insert(name.as_str(), row);
+    }
+    let lengths = (!lengths.is_empty()).then(|| {
+        serde_json::to_string(&lengths).expect("names and lengths can be written as JSON")
+    });
+    rows_in_parts(rows, lengths.as_deref().map(|lengths| (RUNS, lengths)))
+}
+
+/// The number of each run of the same bits, and the runs' lengths. `None` where they save little.
+fn runs_of(values: &[f32]) -> Option<(Vec<f32>, Vec<usize>)> {
+    let runs_max = RUNS_MAX.min(values.len() / RUN_LENGTH_MIN);
+    let (mut numbers, mut lengths) = (Vec::new(), Vec::new());
+    for run in values.chunk_by(|a, b| a.to_bits() == b.to_bits()) {
+        if numbers.len() == runs_max {
+            return None;
+        }
+        numbers.push(run[0]);
+        lengths.push(run.len());
+    }
+    (!numbers.is_empty()).then_some((numbers, lengths))
 }
 
 /// Reads a file of tensors of one kind, and checks it against its mark.
@@ -57,6 +86,7 @@ pub(super) fn read(
         }
     };
 
+    let mut lengths = lengths(&metadata).map_err(unreadable)?;
     let mut whole = Hasher::new();
     whole.update(&header);
 
@@ -76,9 +106,43 @@ pub(super) fn read(
         read.push((name, Tensor { content, values }));
     }
 
+    // Lengths may be anything before the checksum is known.
     file.check(&whole)?;
+    for (name, Tensor { values, .. }) in &mut read {
+        if let Some(lengths) = lengths.remove(name) {
+            *values = whole_of(values, &lengths)
+                .map_err(|problem| unreadable(format!("`{name}` {problem}")))?;
+        }
+    }
+    if let Some(name) = lengths.into_keys().next() {
+        return Err(unreadable(format!("`{name}` has runs and no numbers")));
+    }
     tensors.extend(read);
     Ok(())
+}
+
+/// The lengths of the runs of each tensor that has few.
+fn lengths(metadata: &Metadata) -> Result<BTreeMap<String, Vec<usize>>, String> {
+    let text = metadata.metadata().as_ref().and_then(|metadata| metadata.get(RUNS));
+    let lengths = text.map(|text| serde_json::from_str(text)).transpose();
+    lengths.map(Option::unwrap_or_default).map_err(|error| format!("lengths of runs: {error}"))
+}
+
+/// The tensor of runs with these numbers and lengths.
+fn whole_of(numbers: &[f32], lengths: &[usize]) -> Result<Vec<f32>, String> {
+    if numbers.len() != lengths.len() {
+        let (numbers, runs) = (numbers.len(), lengths.len());
+        return Err(format!("has {numbers} numbers, expected one for each of {runs} runs"));
+    }
+    let length = lengths.iter().try_fold(0_usize, |sum, length| sum.checked_add(*length));
+    let mut whole = Vec::new();
+    length
+        .and_then(|length| whole.try_reserve_exact(length).ok())
+        .ok_or_else(|| "has more numbers than memory holds".to_owned())?;
+    for (number, length) in numbers.iter().zip(lengths) {
+        whole.resize(whole.len() + length, *number);
+    }
+    Ok(whole)
 }
 
 /// Why a header cannot be used.
@@ -129,3 +193,73 @@ fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
 
 /// The length of the header is a number of eight bytes at the start of the file.
 const LENGTH_BYTES: usize = 8;
+/// The key of the metadata that has the lengths of runs.
+const RUNS: &str = "runs";
+/// Runs are looked for until there are so many, which is soon in numbers that differ.
+const RUNS_MAX: usize = 1_000;
+/// So many numbers a run at least, in the mean: a length takes some bytes of text.
+const RUN_LENGTH_MIN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONTENT: Content = Content::Optimizer;
+
+    fn state(tensors: &[(&str, &[f32])]) -> State {
+        let tensor = |values: &[f32]| Tensor { content: CONTENT, values: values.to_vec() };
+        let tensors = tensors.iter().map(|(name, values)| ((*name).to_owned(), tensor(values)));
+        State { tensors: tensors.collect(), ..State::default() }
+    }
+
+    fn read_back(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, CheckpointError> {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = FileMark::of("optimizer.safetensors", &[bytes]);
+        std::fs::write(folder.path().join(&mark.name), bytes).unwrap();
+        let mut tensors = BTreeMap::new();
+        read(folder.path(), &mark, CONTENT, &mut tensors).map(|()| tensors)
+    }
+
+    #[test]
+    fn numbers_that_are_the_same_take_no_room_and_come_back() {
+        let (ones, zeros) = (vec![1.0; 100_000], vec![-0.0; 30_000]);
+        let mut nearly = ones.clone();
+        nearly[77_777] = 2.0;
+        let many: Vec<f32> = (0..20_000).map(|at| (at / 4) as f32).collect();
+        let saved = state(&[
+            ("factors", &ones),
+            ("velocity", &zeros),
+            ("counts", &nearly),
+            ("many runs", &many),
+            ("signs", &[0.0, -0.0]),
+            ("one", &[3.0]),
+            ("none", &[]),
+            ("nan", &[f32::NAN; 99]),
+        ]);
+        let bytes = state_file(&saved, CONTENT).unwrap().concat();
+        assert!(bytes.len() < 4 * many.len() + 2_000, "{}", bytes.len());
+
+        let bits = |tensors: &BTreeMap<String, Tensor>| -> BTreeMap<String, Vec<u32>> {
+            let bits = |tensor: &Tensor| tensor.values.iter().map(|one| one.to_bits()).collect();
+            tensors.iter().map(|(name, tensor)| (name.clone(), bits(tensor))).collect()
+        };
+        assert_eq!(bits(&read_back(&bytes).unwrap()), bits(&saved.tensors));
+    }
+
+    #[test]
+    fn runs_that_no_memory_holds_or_no_tensor_has_are_refused() {
+        for (lengths, expected) in [
+            (r#"{"a":[18446744073709551615]}"#, "`a` has more numbers than memory holds"),
+            (r#"{"two":[18446744073709551615,1]}"#, "`two` has more numbers than memory holds"),
+            (r#"{"two":[3]}"#, "`two` has 2 numbers, expected one for each of 1 runs"),
+            (r#"{"b":[3]}"#, "`b` has runs and no numbers"),
+            ("3", "lengths of runs"),
+        ] {
+            let rows: [(&str, &[f32]); 2] = [("a", &[1.0]), ("two", &[1.0, 2.0])];
+            let rows = rows.map(|(name, values)| (name, Cow::Borrowed(values))).into();
+            let bytes = rows_in_parts(rows, Some((RUNS, lengths))).unwrap().concat();
+            let problem = read_back(&bytes).unwrap_err().to_string();
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+}

@@ -40,9 +40,10 @@ pub(super) fn check_header<'n>(
 pub(super) fn header_of<'n>(
     dtype: Dtype,
     tensors: impl Iterator<Item = (&'n str, Vec<usize>)>,
+    metadata: Option<(&str, &str)>,
 ) -> Result<Vec<u8>, HeaderTooLong> {
     let tensors = tensors.map(|(name, shape)| (name, dtype, shape));
-    let mut json = header_json(tensors, None)?;
+    let mut json = header_json(tensors, metadata)?;
     json.resize(json.len().next_multiple_of(LENGTH_BYTES), b' ');
     let mut header = (json.len() as u64).to_le_bytes().to_vec();
     header.append(&mut json);

@@ -67,16 +67,21 @@ fn serialized<'v>(
 }
 
 /// A safetensors file in parts, so that nobody has to copy values that are large: what is before the values, and the values of
-/// each tensor in little-endian order, by the order of names. Each tensor is a row of numbers.
+/// each tensor in little-endian order, by the order of names. Each tensor is a row of numbers. `metadata` is a key of the
+/// metadata with its text.
 ///
 /// # Errors
-/// [`HeaderTooLong`] if names and lengths are more than the header of such a file has room for.
+/// [`HeaderTooLong`] if names, lengths and the text are more than the header of such a file has room for.
 pub fn rows_in_parts<'v>(
-    rows: &BTreeMap<&str, &'v [f32]>,
+    rows: BTreeMap<&str, Cow<'v, [f32]>>,
+    metadata: Option<(&str, &str)>,
 ) -> Result<Vec<Cow<'v, [u8]>>, HeaderTooLong> {
     let shapes = rows.iter().map(|(name, values)| (*name, vec![values.len()]));
-    let header = header_of(Dtype::F32, shapes)?;
-    let values = rows.values().map(|values| little_endian(values));
+    let header = header_of(Dtype::F32, shapes, metadata)?;
+    let values = rows.into_values().map(|values| match values {
+        Cow::Borrowed(values) => little_endian(values),
+        Cow::Owned(values) => Cow::Owned(little_endian(&values).into_owned()),
+    });
     Ok([Cow::Owned(header)].into_iter().chain(values).collect())
 }
 
@@ -236,8 +241,11 @@ mod tests {
         for rows in [&[][..], &[("b", some)], &[("b", some), ("a", none), ("long name", more)]] {
             let shaped =
                 rows.iter().map(|(name, values)| (*name, vec![values.len()], Values::F32(values)));
-            let parts = rows_in_parts(&rows.iter().copied().collect()).unwrap();
-            assert_eq!(parts.concat(), tensors_with(shaped, None).unwrap());
+            for metadata in [None, Some(("key", "text"))] {
+                let rows = rows.iter().map(|(name, values)| (*name, Cow::Borrowed(*values)));
+                let parts = rows_in_parts(rows.collect(), metadata).unwrap();
+                assert_eq!(parts.concat(), tensors_with(shaped.clone(), metadata).unwrap());
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::codec::{Changes, fills_holes, quantise};
+use crate::codec::{Changes, decode_indexes, encode_indexes, fills_holes, quantise};
 use crate::significance::Largest;
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, Persist, Restorer, Saved, Saver, StateError, Tightness};
@@ -156,7 +156,9 @@ impl Persist<usize> for Job {
         walk.record("kind", &self.kind)?;
         walk.record("clock", &self.clock)?;
         walk.record("tightness", &self.tightness)?;
-        walk.record("indexes", &self.part.indexes)?;
+        let mut indexes = Vec::new();
+        encode_indexes(&self.part.indexes, &mut indexes);
+        walk.record("indexes", &Bytes::from(indexes))?;
         walk.tensor("values", Content::Changes, &self.part.values)?;
         walk.record("format", &self.part.format)?;
         walk.record("cursor", &self.cursor)
@@ -168,9 +170,8 @@ impl Persist<usize> for Job {
         walk.record("tightness", &mut self.tightness)?;
 
         let Part { mut indexes, mut values, mut format } = (*self.part).clone();
-        walk.record_that("indexes", &mut indexes, |found, _| {
-            found.is_sorted_by(|a, b| a < b)
-                && found.last().is_none_or(|last| (*last as usize) < parameters)
+        walk.record_that("indexes", &mut Bytes::new(), |found, _| {
+            decode_indexes(found, parameters, &mut indexes).is_ok()
         })?;
         walk.numbers("values", Content::Changes, &mut values, |found| found == indexes.len())?;
         walk.record("format", &mut format)?;

@@ -2,16 +2,23 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assert_cmd::Command;
-use gaia_config::{ComputeModel, ComputeRate, Override, RunFile};
+use gaia_config::{ComputeModel, ComputeRate, DriverKind, Override, RunFile};
 use gaia_core::application::Application;
+use gaia_core::coordinator::Held;
 use gaia_core::sync::{Overlap, RemoteSync};
 use gaia_driver::{in_parallel, processors};
-use gaia_planner::{Request, at_measured_speed, decide, plan};
-use gaia_report::plan::{PlanFile, PlanRow};
-use gaia_telemetry::Summary;
+use gaia_planner::{Facts, Request, at_measured_speed, decide, plan, shortlist};
+use gaia_report::figures;
+use gaia_report::plan::{PlanFile, PlanRow, Verdict};
+use gaia_telemetry::{Summary, Unobserved};
+use serde::{Deserialize, Serialize};
 
 const RUN: &str = r#"
 name = "deciding"
@@ -58,8 +65,8 @@ const SCENARIOS: [Scenario; 12] = [
         data.synthetic = {examples = 4000, features = 64, classes = 10, hidden = 8}", 64.0, "three-regions", 1.0),
     scenario("perceptron", "kind = 'perceptron', batch = 16, momentum = 0.9, hidden = [64, 64], evaluate_examples = 150, \
         data.synthetic = {examples = 4000, features = 64, classes = 10, hidden = 8}", 64.0, "three-regions", 0.01),
-    scenario("perceptron", "kind = 'perceptron', batch = 8, momentum = 0.0, hidden = [1024, 512], evaluate_examples = 150, \
-        data.synthetic = {examples = 2000, features = 784, classes = 10, hidden = 8}", 16.0, "gaia-2016-ss", 1.0),
+    scenario("perceptron", "kind = 'perceptron', batch = 8, learning_rate = 0.01, momentum = 0.0, hidden = [1024, 512], \
+        evaluate_examples = 150, data.synthetic = {examples = 2000, features = 784, classes = 10, hidden = 8}", 16.0, "gaia-2016-ss", 1.0),
     scenario("perceptron", "kind = 'perceptron', batch = 16, learning_rate = 0.2, momentum = 0.0, hidden = [64, 64], \
         evaluate_examples = 150, data.synthetic = {examples = 4000, features = 64, classes = 10, hidden = 8}",
         64.0, "gaia-2016-ec2-all", 0.02),
@@ -108,16 +115,51 @@ const HELD_OUT: [Scenario; 9] = [
 ];
 
 /// What became of a choice.
+#[derive(Clone, Serialize, Deserialize)]
 struct Found {
-    /// The time of the chosen setting to the target, relative to the best candidate of the table.
+    /// The time of the chosen setting to the target, relative to the best candidate that may be chosen.
     times: f64,
     /// Its bytes, relative to that candidate's.
     bytes: f64,
     /// A row of the documentation.
     said: String,
+    /// What a plan says of its own choice.
+    planned: Option<Planned>,
+}
+
+/// The prediction of a plan, which a run can be held against.
+#[derive(Clone, Serialize, Deserialize)]
+struct Planned {
+    candidate: String,
+    /// Its `[sync.remote]`.
+    remote: String,
+    /// The objective that the mean of three evaluations has to reach.
+    target: f64,
+    seconds: f64,
+    wan_bytes: u64,
+}
+
+impl Planned {
+    /// `None` where nothing was chosen, or the choice was not simulated until the target.
+    fn of(found: &PlanFile) -> Option<Self> {
+        let choice = found.choice.as_ref()?;
+        let row = found.rows.iter().find(|row| row.candidate == choice.candidate)?;
+        Some(Self {
+            candidate: choice.candidate.clone(),
+            remote: choice.toml.clone(),
+            target: found.target_objective,
+            seconds: row.time_to_target_s.filter(|_| row.verdict == Verdict::Reached)?,
+            wan_bytes: row.wan_bytes_to_target?,
+        })
+    }
 }
 
 impl Scenario {
+    /// What it is, among all scenarios.
+    fn key(&self) -> String {
+        format!("{} at {} over {} × {}", self.app, self.rate, self.wan, self.scale)
+    }
+
     /// The run with so skewed data.
     fn run_file(&self, split: &str, seed: u64) -> RunFile {
         let users = if split == "even" { "even" } else { "by-user" };
@@ -145,21 +187,25 @@ impl Scenario {
         let application: Arc<dyn Application> =
             gaia_data::build(own.app.as_ref(), &own.topology.data_homes(), own.seed).unwrap();
         let parameters = application.layout().parameters();
-        let budget = match parameters {
-            ..SMALL => 200,
-            SMALL..LARGE => 100,
-            _ => 60,
-        };
 
+        let facts = Facts::measure(&own, &application).unwrap();
+        let is_guarded = shortlist(&facts).iter().any(|remote| remote.guard().is_some());
         let decided = decide(&own, &application, 1, |_| {}).unwrap();
         // The choice stands in the place of the run file's own model, which is the first row.
         let chosen = own.clone().decided(decided.remote.clone(), String::new()).remote_toml();
         let file = with_remote(&file, &chosen);
-        let request = Request { budget, target: None, threads: 1, interrupted: None };
+        let request = Request { budget: CLOCKS, target: None, threads: 1, interrupted: None };
         let found = plan(&file, &application, &request, |_| {}).unwrap();
         let time = |row: &PlanRow| row.time_to_target_s.unwrap_or(f64::INFINITY);
-        let own = found.rows.iter().find(|row| row.is_own).unwrap();
-        let best = found.rows.iter().min_by(|a, b| time(a).total_cmp(&time(b))).unwrap();
+        let best_of = |may_be: &dyn Fn(&PlanRow) -> bool| {
+            let rows = found.rows.iter().filter(|row| may_be(row));
+            rows.min_by(|a, b| time(a).total_cmp(&time(b))).unwrap()
+        };
+        let own = best_of(&|row| row.is_own);
+        // TAP bounds nothing, and ASP without a guard may end far from BSP where copies part: neither is ever chosen then.
+        let unsafe_ones: &[&str] = if is_guarded { &["tap", "asp"] } else { &["tap"] };
+        let best = best_of(&|row| row.is_own || !unsafe_ones.contains(&row.candidate.as_str()));
+        let best_of_all = best_of(&|_| true);
         let bytes =
             own.wan_bytes_to_target.unwrap_or(0) as f64 / best.wan_bytes_to_target.unwrap() as f64;
 
@@ -167,10 +213,42 @@ impl Scenario {
         let setting = setting(&decided.remote);
         let of = if own.candidate == best.candidate { "the same" } else { &best.candidate };
         let times = time(own) / time(best);
+        let beside = if best_of_all.candidate == best.candidate {
+            String::new()
+        } else {
+            format!("{} {:.2}", best_of_all.candidate, time(own) / time(best_of_all))
+        };
         let said = format!(
-            "| {name}, {parameters} | {split} | {wan} × {scale} | {setting} | {of} | {times:.2} | {bytes:.2} |"
+            "| {name}, {parameters} | {split} | {wan} × {scale} | {setting} | {of} | {times:.2} | {bytes:.2} | {beside} |"
         );
-        Found { times, bytes, said }
+        Found { times, bytes, said, planned: Planned::of(&found) }
+    }
+}
+
+impl Scenario {
+    /// Runs what a plan has chosen over QUIC. Returns the time to its target, relative to what was predicted.
+    fn emulate(&self, split: &str, planned: &Planned) -> f64 {
+        let mut run = with_remote(&self.run_file(split, 7), &planned.remote).plan().unwrap();
+        run.driver = DriverKind::Emulated;
+        run.stop.objective = Some(planned.target);
+        run.stop.held = Held(3);
+        let application = gaia_data::build(run.app.as_ref(), &run.topology.data_homes(), run.seed);
+        let took = gaia_driver::run(&run, &application.unwrap(), &mut Unobserved).unwrap().summary;
+
+        let seconds = took.time_to_target_s.unwrap_or(f64::INFINITY);
+        let ratio = seconds / planned.seconds;
+        println!(
+            "| {}, {} | {split} | {} × {} | {} | {:.1} s, {} | {seconds:.1} s, {} | {ratio:.2} |",
+            self.name,
+            took.parameters,
+            self.wan,
+            self.scale,
+            planned.candidate,
+            planned.seconds,
+            figures::bytes(planned.wan_bytes),
+            figures::bytes(took.wan_bytes_to_target.unwrap_or(took.wan_bytes)),
+        );
+        ratio
     }
 }
 
@@ -209,15 +287,30 @@ fn setting(remote: &RemoteSync) -> String {
     }
 }
 
-/// Models of fewer parameters are compared after 200 clocks, and those of as many as the second after fewer than others.
-const SMALL: usize = 20_000;
-const LARGE: usize = 500_000;
+/// Candidates are compared at what the best of them holds after so many clocks.
+const CLOCKS: u64 = 200;
 
-/// In each scenario the choice takes at most `most` times as long as the best candidate, and in so many at most 1.10 times.
+/// In each scenario the choice takes at most `most` times as long as the best candidate that may be chosen, and in so many at
+/// most 1.10 times.
+///
+/// All take hours. Where `GAIA_DECIDING_ROWS` names a file, what has been found is added to it, and not found again by the next
+/// test.
 #[allow(clippy::print_stdout, reason = "the table of the documentation is what it prints")]
 fn check_all(scenarios: &[(Scenario, &str)], seed: u64, near_min: usize, most: f64) {
+    let rows = std::env::var_os("GAIA_DECIDING_ROWS").map(PathBuf::from);
+    let known = rows.as_deref().map(rows_of).unwrap_or_default();
     let check = |(scenario, split): &(Scenario, &str)| {
-        let found = scenario.check(split, seed);
+        let key = format!("{} {split} {seed}", scenario.key());
+        let found = match known.get(&key) {
+            Some(found) => found.clone(),
+            None => {
+                let found = scenario.check(split, seed);
+                if let Some(rows) = &rows {
+                    add_row(rows, &key, &found);
+                }
+                found
+            }
+        };
         println!("{}", found.said);
         Ok::<_, ()>(found)
     };
@@ -230,6 +323,18 @@ fn check_all(scenarios: &[(Scenario, &str)], seed: u64, near_min: usize, most: f
         "within 1.10 of the best in {near} of {all}, at most {worst:.2}; at most its bytes in {sends}"
     );
     assert!(near >= near_min && worst <= most, "{near} of {all}, {worst}");
+}
+
+/// The rows of a file, each a line of JSON, by scenario.
+fn rows_of(file: &Path) -> BTreeMap<String, Found> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str::<(String, Found)>(line).unwrap()).collect()
+}
+
+fn add_row(file: &Path, key: &str, found: &Found) {
+    let line = format!("{}\n", serde_json::to_string(&(key, found)).unwrap());
+    let file = OpenOptions::new().append(true).create(true).open(file);
+    file.unwrap().write_all(line.as_bytes()).unwrap();
 }
 
 fn both(scenarios: &[Scenario]) -> Vec<(Scenario, &'static str)> {
@@ -255,6 +360,31 @@ fn the_choice_is_near_the_best_candidate_over_applications_links_and_skews() {
 fn the_choice_is_near_the_best_candidate_in_scenarios_that_were_held_out() {
     check_all(&both(&HELD_OUT), 91, 14, 1.5);
 }
+
+/// What a plan predicts is within 20 % of what an emulated run over QUIC takes in 20 of 24 scenarios, of those that were planned.
+#[test]
+#[ignore = "half an hour of a machine that does nothing else, after the first table: the third one in docs/src/planning.md"]
+fn a_plan_predicts_what_an_emulated_run_takes() {
+    let rows =
+        std::env::var_os("GAIA_DECIDING_ROWS").expect("the file GAIA_DECIDING_ROWS, with rows");
+    let known = rows_of(Path::new(&rows));
+    let planned = both(&SCENARIOS).into_iter().filter_map(|(scenario, split)| {
+        let found = known.get(&format!("{} {split} 7", scenario.key()))?;
+        Some((scenario, split, found.planned.clone()?))
+    });
+    let planned: Vec<(Scenario, &str, Planned)> = planned.collect();
+    // They mostly wait: clocks are a quarter of a second and longer, and take milliseconds.
+    let ratios = in_parallel(&planned, EMULATED_AT_ONCE, |(scenario, split, planned)| {
+        Ok::<_, ()>(scenario.emulate(split, planned))
+    });
+    let ratios = ratios.unwrap();
+    let (all, near) = (ratios.len(), ratios.iter().filter(|ratio| (0.8..=1.2).contains(*ratio)));
+    let near = near.count();
+    println!("within 20 % in {near} of {all}");
+    assert!(all > 0 && 24 * near >= 20 * all, "{near} of {all}");
+}
+
+const EMULATED_AT_ONCE: usize = 4;
 
 #[test]
 fn a_trial_has_the_speed_of_this_machine_where_times_are_measured_and_none_is_given() {

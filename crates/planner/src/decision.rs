@@ -10,9 +10,10 @@ use super::candidates::least_overlap;
 use super::exchange::Changes;
 use super::{Facts, SECONDS_MAX};
 use gaia_core::sync::{
-    AspConfig, BspConfig, Combine, GuardConfig, LocalStepsConfig, Outer, Overlap, RemoteSync,
-    ValueFormat,
+    AspConfig, BlockShares, BspConfig, Combine, GuardConfig, LocalStepsConfig, Outer, Overlap,
+    RemoteSync, SspConfig, ValueFormat,
 };
+use gaia_core::types::Staleness;
 use std::time::Duration;
 
 /// A setting that may be chosen.
@@ -56,10 +57,12 @@ pub fn shortlist(facts: &Facts) -> Vec<RemoteSync> {
         rounds_of_all.push(measured_rounds(facts));
     }
 
-    let least = rounds_of_all.iter().chain([&bsp, &asp]).map(Estimate::time);
+    let ssp = ssp(facts);
+    let least = rounds_of_all.iter().chain([&bsp, &ssp, &asp]).map(Estimate::time);
     let most = FAR * least.fold(f64::INFINITY, f64::min);
     let is_near = |estimate: &Estimate| estimate.time() <= most;
     let mut all: Vec<Estimate> = rounds_of_all.into_iter().filter(is_near).collect();
+    all.extend(Some(ssp).filter(is_near));
     // Where copies ruin each other nothing but an exact model is sure to train.
     all.extend(Some(bsp).filter(|bsp| is_ruinous || is_near(bsp)));
     // What waits for nobody is tried in any case: how much its lateness costs is known least.
@@ -109,6 +112,18 @@ fn bsp(facts: &Facts) -> Estimate {
         remote: RemoteSync::Bsp(BspConfig::default()),
         clock_s: facts.clock_s * facts.slowest + bsp_exchange_s(facts),
         clocks: 1.0,
+    }
+}
+
+/// The exchange of a clock has until the end of the next one, so that each clock waits for half of both together at the most.
+fn ssp(facts: &Facts) -> Estimate {
+    let clock_s = facts.clock_s * facts.slowest;
+    let late = if facts.is_dense { DENSE_LATE } else { SPARSE_LATE };
+    let (staleness, values, blocks) = (Staleness(1), ValueFormat::F32, BlockShares::default());
+    Estimate {
+        remote: RemoteSync::Ssp(SspConfig { staleness, values, blocks }),
+        clock_s: clock_s.max(f64::midpoint(clock_s, bsp_exchange_s(facts))),
+        clocks: 1.0 + late,
     }
 }
 
@@ -348,6 +363,13 @@ pub(crate) mod tests {
             Facts { parameters: 1_000, slowest: 4.0, pace: 3.0 / 2.25, ..dense(FAST, 0.01) };
         let names = names(&facts);
         assert!(names.len() > 1 && names.contains(&"asp"), "{names:?}");
+    }
+
+    #[test]
+    fn an_exchange_that_a_clock_hides_is_a_reason_to_try_ssp() {
+        // 4 MB of changes: about a clock at 50 Mbit/s, ten at 5 Mbit/s.
+        assert!(names(&dense(FAST, 0.1)).contains(&"ssp"));
+        assert!(!names(&dense(FAST / 10.0, 0.1)).contains(&"ssp"));
     }
 
     #[test]

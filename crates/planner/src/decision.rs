@@ -226,9 +226,9 @@ pub(crate) fn bsp_exchange_s(facts: &Facts) -> f64 {
 /// Seconds of a round over the changes of so many clocks, of which at most a share of `density` is sent, and as much comes
 /// back.
 fn round_s(facts: &Facts, clocks: u64, density: f64) -> f64 {
-    let part = (facts.changed_share * clocks as f64).min(density);
+    let part = (facts.changed_share * clocks as f64).min(facts.used_share).min(density);
     // A step with momentum moves every parameter that has ever changed.
-    let all = if facts.deltas_are_counts { together(facts, part) } else { 1.0 };
+    let all = if facts.deltas_are_counts { together(facts, part) } else { facts.used_share };
     let total = all.min(density);
     let Facts { parameters, round_format: format, .. } = *facts;
     facts.exchange.round_s(&Changes { parameters, part, total, format })
@@ -237,7 +237,7 @@ fn round_s(facts: &Facts, clocks: u64, density: f64) -> f64 {
 /// The share of the parameters that change in all data centers together. Each changes rows of its own, unless these are
 /// most of all.
 fn together(facts: &Facts, part: f64) -> f64 {
-    (part * facts.data_centers as f64).min(1.0)
+    (part * facts.data_centers as f64).min(facts.used_share)
 }
 
 /// How skewed the data is: 0 of alike data, 1 where copies lose as much as with a label of their own in each data center.
@@ -322,6 +322,7 @@ pub(crate) mod tests {
             slowest: 1.0,
             pace: 1.0,
             changed_share: 1.0,
+            used_share: 1.0,
             is_dense: true,
             round_format: ValueFormat::Int4,
             exchange: alike(3, bytes_per_second, rtt_s),
@@ -448,6 +449,21 @@ pub(crate) mod tests {
         let mut rounds = rounds_of(&sparse);
         rounds.retain(|config| config.outer_momentum == MOMENTUM);
         assert!(!rounds.is_empty() && rounds.iter().all(|config| config.steps >= 8), "{rounds:?}");
+    }
+
+    #[test]
+    fn what_no_data_use_is_not_sent() {
+        let sparse = Facts { changed_share: 0.001, is_dense: false, ..dense(2e4, 0.2) };
+        let used = Facts { used_share: 0.05, ..sparse.clone() };
+        assert!(round_s(&used, 8, 1.0) < 0.2 * round_s(&sparse, 8, 1.0));
+        let momentum = |facts: &Facts| {
+            let rounds = rounds_of(facts).into_iter();
+            rounds
+                .filter(|config| config.outer_momentum == MOMENTUM)
+                .map(|config| config.steps)
+                .min()
+        };
+        assert!(momentum(&used) < momentum(&sparse));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Facts {
     pub pace: f64,
     /// The share of the parameters that the workers of a data center change in a clock, 0 to 1.
     pub changed_share: f64,
+    /// The share of the parameters that the data of all workers use, 0 to 1. No others ever change.
+    pub used_share: f64,
     /// Whether changes are dense ([`ClockWork::is_dense`]).
     pub is_dense: bool,
     /// The format in which rounds send the changes of this model.
@@ -61,6 +63,7 @@ impl Facts {
     ) -> Result<Self, ApplicationError> {
         let (topology, parameters) = (&plan.topology, application.layout().parameters());
         let work = ClockWork::measure(plan, application.as_ref())?;
+        let used = application.parameters_in_use(0..topology.workers());
         let first = &topology.data_centers[0];
         let is_dense = work.is_dense(parameters);
         let thinnest = topology.bandwidth_range().map(|(slowest, ..)| slowest.bytes_per_second());
@@ -75,6 +78,7 @@ impl Facts {
             slowest: factors.iter().copied().fold(0.0, f64::max),
             pace: factors.len() as f64 / finished,
             changed_share: work.changed_share(parameters),
+            used_share: used as f64 / parameters.max(1) as f64,
             is_dense,
             round_format: rounds.values_for(application.layout()),
             exchange: Exchange::of(topology),

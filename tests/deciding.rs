@@ -18,7 +18,7 @@ use gaia_planner::{Facts, Request, at_measured_speed, decide, plan, shortlist};
 use gaia_report::figures;
 use gaia_report::plan::{PlanFile, PlanRow, Verdict};
 use gaia_telemetry::{Summary, Unobserved};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 const RUN: &str = r#"
 name = "deciding"
@@ -117,7 +117,9 @@ const HELD_OUT: [Scenario; 9] = [
 /// What became of a choice.
 #[derive(Clone, Serialize, Deserialize)]
 struct Found {
-    /// The time of the chosen setting to the target, relative to the best candidate that may be chosen.
+    /// The time of the chosen setting to the target, relative to the best candidate that may be chosen. Infinite where it is not
+    /// reached.
+    #[serde(deserialize_with = "null_is_infinite")]
     times: f64,
     /// Its bytes, relative to that candidate's.
     bytes: f64,
@@ -331,6 +333,11 @@ fn rows_of(file: &Path) -> BTreeMap<String, Found> {
     text.lines().map(|line| serde_json::from_str::<(String, Found)>(line).unwrap()).collect()
 }
 
+/// JSON has no infinity: it is written as `null`.
+fn null_is_infinite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
+}
+
 fn add_row(file: &Path, key: &str, found: &Found) {
     let line = format!("{}\n", serde_json::to_string(&(key, found)).unwrap());
     let file = OpenOptions::new().append(true).create(true).open(file);
@@ -351,8 +358,7 @@ fn the_choice_is_near_the_best_candidate() {
 #[test]
 #[ignore = "some minutes: the first table in docs/src/planning.md"]
 fn the_choice_is_near_the_best_candidate_over_applications_links_and_skews() {
-    // The goal is 22, and 1.5. `asp` without a guard is fastest for one network with labels of its own, and not chosen.
-    check_all(&both(&SCENARIOS), 7, 20, 1.6);
+    check_all(&both(&SCENARIOS), 7, 22, 1.5);
 }
 
 #[test]

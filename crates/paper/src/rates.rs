@@ -7,6 +7,7 @@ use super::suite::{Changes, SELF, Suite};
 use gaia_config::{Override, Plan};
 use gaia_core::coordinator::StopReason;
 use gaia_core::server::PeerError;
+use gaia_core::types::Seed;
 use gaia_driver::RunError;
 use gaia_report::paper::{RateRow, RateRun};
 
@@ -33,13 +34,9 @@ pub(super) fn jobs(suite: &Suite, changes: &Changes) -> Result<Vec<RateJob>, Eva
 
                 // Names have letters, digits and dashes.
                 let named = rate.replace('.', "-");
-                let seeds = plan.seed.0..plan.seed.0.saturating_add(rates.seeds);
-                for seed in seeds {
+                for seed in (plan.seed.0..).take(rates.seeds) {
                     let name = format!("rates-{}-{}-{named}-{seed}", app.name, contender.name);
-                    let seed = seed.to_string();
-                    let mut overrides = overrides.clone();
-                    overrides.push(Override::flag(SELF, "seed", &seed));
-                    let plan = Plan { name, ..app.own_plan(&overrides, changes)? };
+                    let plan = Plan { name, seed: Seed(seed), ..plan.clone() };
                     let (app, model) = (app.name, contender.name);
                     jobs.push(RateJob { app, model, learning_rate, plan });
                 }

@@ -106,7 +106,7 @@ pub struct RatesSuite {
     /// The grid, the same for all.
     pub learning_rates: &'static [f64],
     /// How many seeds each run has, from the evaluation's own on.
-    pub seeds: u64,
+    pub seeds: usize,
 }
 
 /// The sizes of the runs that check claims of other systems.

@@ -289,7 +289,7 @@ fn rates_table(page: &mut Page, rows: &[RateRow]) {
         "at each rate",
     ]);
     for row in rates::best(rows) {
-        let clocks = rates::shown(row.clocks(), |clocks| numbers::count(clocks.round() as u64));
+        let clocks = rates::shown(row.clocks(), rates::count);
         let at_each_rate = rates::at_each_rate(rows, row).into_iter();
         let at_each_rate = at_each_rate.map(|(rate, figure)| format!("{rate}: {figure}"));
         page.row(&[
@@ -298,7 +298,7 @@ fn rates_table(page: &mut Page, rows: &[RateRow]) {
             numbers::significant(row.learning_rate, 3),
             if row.target.is_some() { clocks } else { numbers::NONE.into() },
             rates::shown(row.time_s(), numbers::seconds),
-            rates::shown(row.sent_bytes(), |bytes| numbers::bytes(bytes.round() as u64)),
+            rates::shown(row.sent_bytes(), rates::bytes),
             shown(row.accuracy(), numbers::percent_tenths),
             at_each_rate.collect::<Vec<_>>().join(", "),
         ]);

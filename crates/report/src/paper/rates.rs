@@ -61,15 +61,14 @@ impl RateRow {
 
     /// The median accuracy, 0 to 1. `None` where most runs diverged.
     pub fn accuracy(&self) -> Option<f64> {
-        self.errors()?.median.map(|errors| 1.0 - errors)
+        median(self.errors()).map(|errors| 1.0 - errors)
     }
 
     /// Fewer clocks to the target come first, then higher accuracies.
     fn compare(&self, other: &Self) -> Ordering {
-        let last = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
-        let median = |spread: Option<Spread>| last(spread.and_then(|spread| spread.median));
-        let by_clocks = median(self.clocks()).total_cmp(&median(other.clocks()));
-        by_clocks.then(median(self.errors()).total_cmp(&median(other.errors())))
+        let last = |spread: Option<Spread>| median(spread).unwrap_or(f64::INFINITY);
+        let by_clocks = last(self.clocks()).total_cmp(&last(other.clocks()));
+        by_clocks.then(last(self.errors()).total_cmp(&last(other.errors())))
     }
 }
 
@@ -92,10 +91,7 @@ pub(super) fn at_each_rate(rows: &[RateRow], of: &RateRow) -> Vec<(f64, String)>
     let same = rows.iter().filter(|row| row.app == of.app && row.model == of.model);
     let figures = same.map(|row| {
         let figure = match row.target {
-            Some(_) => {
-                let clocks = row.clocks().and_then(|clocks| clocks.median);
-                clocks.map_or_else(|| NEVER.into(), |clocks| numbers::count(clocks.round() as u64))
-            }
+            Some(_) => median(row.clocks()).map_or_else(|| NEVER.into(), count),
             None => numbers::shown(row.accuracy(), numbers::percent_tenths),
         };
         (row.learning_rate, figure)
@@ -109,6 +105,21 @@ pub(super) fn shown(spread: Option<Spread>, show: impl Fn(f64) -> String) -> Str
     let [median, low, high] =
         [median, low, high].map(|value| value.map_or_else(|| NEVER.into(), &show));
     if low == high { median } else { format!("{median} ({low} to {high})") }
+}
+
+/// The median, where there is one.
+pub(super) fn median(spread: Option<Spread>) -> Option<f64> {
+    spread?.median
+}
+
+/// A number of clocks, or the mean of two.
+pub(super) fn count(clocks: f64) -> String {
+    numbers::count(clocks.round() as u64)
+}
+
+/// A mean of bytes.
+pub(super) fn bytes(bytes: f64) -> String {
+    numbers::bytes(bytes.round() as u64)
 }
 
 const NEVER: &str = "never";

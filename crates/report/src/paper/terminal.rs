@@ -7,12 +7,12 @@ use console::Alignment;
 use super::rates::{self, RateRow};
 use super::records::{CellRow, PaperFile, SystemRow};
 use super::systems;
-use crate::seeds::Spread;
 use crate::terminal::Paint;
 use crate::text::numbers::{self, shown};
 use crate::text::{TextTable, WIDTH, plain, wrapped};
 
-/// One line for each cell, each model at its best learning rate, each claim of another system with its figures, and how fast the simulator was.
+/// One line for each cell, each model at its best learning rate, each claim of another system with its figures, and how fast
+/// the simulator was.
 ///
 /// Every line but the path of `page` is at most 80 columns wide. Control characters in names are replaced.
 pub fn paper_block(file: &PaperFile, page: Option<&Path>, paint: Paint) -> String {
@@ -134,13 +134,12 @@ fn rates_table(rows: &[RateRow]) -> TextTable {
         ("accuracy", Alignment::Right),
     ]);
     for row in rates::best(rows) {
-        let median = |spread: Option<Spread>| spread.and_then(|spread| spread.median);
         table.row(vec![
             format!("{} {}", row.app, row.model),
             numbers::significant(row.learning_rate, 3),
-            shown(median(row.clocks()), |clocks| numbers::count(clocks.round() as u64)),
-            shown(median(row.time_s()), numbers::seconds),
-            shown(median(row.sent_bytes()), |bytes| numbers::bytes(bytes.round() as u64)),
+            shown(rates::median(row.clocks()), rates::count),
+            shown(rates::median(row.time_s()), numbers::seconds),
+            shown(rates::median(row.sent_bytes()), rates::bytes),
             shown(row.accuracy(), numbers::percent_tenths),
         ]);
     }

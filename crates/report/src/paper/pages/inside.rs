@@ -258,7 +258,7 @@ fn at_best_rates(rows: &[RateRow]) -> Section {
         table.group(app);
 
         for row in best.iter().filter(|row| row.app == app) {
-            let clocks = rates::shown(row.clocks(), |clocks| numbers::count(clocks.round() as u64));
+            let clocks = rates::shown(row.clocks(), rates::count);
             let missed = row.clocks().is_some_and(|clocks| clocks.median.is_none());
             let clocks = match row.target {
                 Some(_) => Cell::new(clocks).miss_if(missed),
@@ -269,7 +269,7 @@ fn at_best_rates(rows: &[RateRow]) -> Section {
                 numbers::significant(row.learning_rate, 3).into(),
                 clocks,
                 rates::shown(row.time_s(), numbers::seconds).into(),
-                rates::shown(row.sent_bytes(), |bytes| numbers::bytes(bytes.round() as u64)).into(),
+                rates::shown(row.sent_bytes(), rates::bytes).into(),
                 numbers::shown(row.accuracy(), numbers::percent_tenths).into(),
             ]);
         }

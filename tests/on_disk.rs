@@ -354,7 +354,8 @@ impl Bench {
 /// A control group that allows its processes so much memory.
 struct Group(PathBuf);
 
-/// How a process has ended, what it said, and its resident set from time to time, in bytes.
+/// How a process has ended, what it said, and its resident set from time to time, in bytes: without the pages of its
+/// program's own file, which whoever read them first accounts for.
 struct Ended {
     status: Option<i32>,
     stderr: Vec<u8>,
@@ -403,6 +404,6 @@ impl Drop for Group {
 
 fn resident_bytes(child: &Child) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }

@@ -154,13 +154,13 @@ impl Cluster {
     }
 }
 
-fn read(clock: Clock, layout: &ShardLayout) -> WorkerMessage {
+pub fn read(clock: Clock, layout: &ShardLayout) -> WorkerMessage {
     let rows = ShardRows::of(&RowSet::all(layout.model()), layout);
     WorkerMessage::Read { clock, rows }
 }
 
 /// An update of the iteration that started at the first clock, with which the worker says to have finished the second.
-fn update(
+pub fn update(
     (clock, at): (Clock, Clock),
     changes: &[(u32, f32)],
     layout: &ShardLayout,

@@ -22,6 +22,7 @@ mod peers;
 mod quorum;
 mod rebuilding;
 mod refused_frames;
+mod returning_server;
 mod returning_worker;
 mod sparse_tables;
 mod stopping_worker;

@@ -10,7 +10,7 @@
 //! The entry of a cut is the only one that is noted after its step. It records whether the cut made a frame, and this
 //! is known only after the server was asked. No message leaves in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -382,6 +382,25 @@ impl DurableServer {
         }
     }
 
+    /// The sessions with workers as a checkpoint has them, and those whose last answer is what the server stores. Such an
+    /// answer is as long as the model, and a checkpoint has the values once.
+    fn shortened_worker_sessions(&self) -> (BTreeMap<WorkerId, WorkerSession>, BTreeSet<WorkerId>) {
+        let stored = bytemuck::cast_slice::<f32, u8>(self.server.values());
+        let is_stored = |session: &WorkerSession| {
+            let values =
+                session.answer.as_ref().map(|answer| bytemuck::cast_slice(&answer.values[..]));
+            values.is_some_and(|values: &[u8]| !values.is_empty() && values == stored)
+        };
+
+        let mut sessions = self.worker_sessions.clone();
+        let mut answered_as_stored = BTreeSet::new();
+        for (worker, session) in sessions.iter_mut().filter(|(_, session)| is_stored(session)) {
+            session.answer = with_values(session.answer.as_ref(), Vec::new());
+            answered_as_stored.insert(*worker);
+        }
+        (sessions, answered_as_stored)
+    }
+
     fn ledger_mut(&mut self, peer: DcId) -> &mut Ledger {
         self.ledgers.get_mut(&peer).expect("mirrors have a ledger")
     }
@@ -395,7 +414,9 @@ impl Persist for DurableServer {
         let states: BTreeMap<DcId, SessionState> = states.collect();
         walk.record("sessions", &states)?;
         walk.record("ledgers", &self.ledgers)?;
-        walk.record("worker_sessions", &self.worker_sessions)?;
+        let (sessions, answered_as_stored) = self.shortened_worker_sessions();
+        walk.record("worker_sessions", &sessions)?;
+        walk.record("answered_as_stored", &answered_as_stored)?;
         walk.record("incarnation", &self.incarnation)?;
         walk.record("now", &self.now)
     }
@@ -416,9 +437,28 @@ impl Persist for DurableServer {
         walk.record_that("worker_sessions", &mut self.worker_sessions, |found, made| {
             found.keys().eq(made.keys())
         })?;
+        let mut answered_as_stored: BTreeSet<WorkerId> = BTreeSet::new();
+        walk.record_that("answered_as_stored", &mut answered_as_stored, |found, _| {
+            found.iter().all(|worker| {
+                let session = self.worker_sessions.get(worker);
+                session.is_some_and(WorkerSession::has_answer_without_values)
+            })
+        })?;
+        for worker in &answered_as_stored {
+            if let Some(session) = self.worker_sessions.get_mut(worker) {
+                session.answer =
+                    with_values(session.answer.as_ref(), self.server.values().to_vec());
+            }
+        }
         walk.record("incarnation", &mut self.incarnation)?;
         walk.record("now", &mut self.now)
     }
+}
+
+/// An answer with other values.
+fn with_values(answer: Option<&Arc<RowsRead>>, values: Vec<f32>) -> Option<Arc<RowsRead>> {
+    let answer = answer?;
+    Some(Arc::new(RowsRead { values: values.into(), ..answer.as_ref().clone() }))
 }
 
 /// Notifies the server of a mirror's incarnation that is new to it.

@@ -92,6 +92,11 @@ impl WorkerSession {
         Self { next, guessed, ..Self::default() }
     }
 
+    /// Whether there is an answer, and it has no values.
+    pub(super) fn has_answer_without_values(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.values.is_empty())
+    }
+
     /// Whether the server adopts the next request that the worker reports.
     pub(super) fn learns_from(&self, next_request: Option<RequestSeq>) -> bool {
         self.lost || (self.guessed && next_request.is_some())

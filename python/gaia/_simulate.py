@@ -27,7 +27,7 @@ name = "script"
 driver = "simulated"
 app.kind = "external"
 topology.file = "three-regions"
-sync.remote = { model = "asp", function = "progress", threshold = 0.1 }
+sync.remote.model = "asp"
 stop.clocks = 100
 """
 

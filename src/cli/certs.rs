@@ -407,10 +407,10 @@ pub(super) const CERTS_HELP: &str = "\
 Examples:
   gaia certs init config/run/quickstart.toml --out certs
   gaia certs show --out certs
-  gaia certs issue --dc oregon --server 2 --validity 30d
-  gaia certs rotate --dc oregon --worker 0
+  gaia certs issue --dc ireland --server 0 --validity 30d
+  gaia certs rotate --dc ireland --worker 0
   gaia certs rotate --authority
-  gaia certs revoke --dc oregon --server 2
+  gaia certs revoke --dc ireland --server 0
 
 A certificate names one node of one run, and its owner is trusted only as that node. \
 The directory has a folder for each node: copy it to the node's host. Keep the folder of the authority to yourself. \

@@ -542,7 +542,8 @@ Exit codes:
 
 Environment:
   GAIA_LOG         which messages are logged to standard error, such as
-                   gaia=debug [default: warn]
+                   gaia=debug [default:
+                   warn,quinn_proto=error]
   GAIA_LOG_FORMAT  text or json, as --log
   NO_COLOR         if set, the output has no colours";
 

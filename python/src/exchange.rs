@@ -218,7 +218,12 @@ impl Exchange {
         let written = stored.and_then(|()| {
             Python::attach(|py| write(py, &declaration)).map_err(|error| error.to_string())
         });
-        let answer = written.and_then(|()| self.hand(request));
+        let is_stored = request == Request::Store && !self.is_behind();
+        let answer = written.and_then(|()| match is_stored {
+            // An evaluation that was asked for before has had the values stored, and left the script with others.
+            true => Ok(Answer::Stored),
+            false => self.hand(request),
+        });
         let shown = answer.and_then(|answer| Python::attach(|py| show(py, answer, &declaration)));
         self.lock().current = None;
         self.changed.notify_all();

@@ -250,8 +250,6 @@ ENDS = {
     "it breaks off": {"last": 37},
     "its batches have a name": {"last": 37, "loop": NAMED[1]},
     "between two rounds": {"clocks": 38},
-    # The evaluation and the stop arrive while the script works, and what it has kept is handed over after the evaluation.
-    "at an evaluation": {"clocks": 36, "loop": UNNAMED + "\n    sum(range(1_000_000))"},
     "at a target": {"evaluated": "50 - abs(params['w']).mean()", "stop": "stop.objective = 45"},
     "a round arrives while changes are kept": {"setup": FIXED, "steps": 43, "overlap": 2},
     "while a round is under way": {"setup": FIXED, "clocks": 36, "overlap": 3},

@@ -178,6 +178,41 @@ fn a_comparison_reads_back_from_its_runs() {
     assert_eq!(serde_json::from_str::<ComparisonFile>(&text).unwrap(), comparison.file());
 }
 
+/// A report of fewer runs would replace the records of all.
+#[test]
+fn a_comparison_whose_runs_or_records_are_damaged_is_refused_and_stays() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = RunDirectory::create(Some(place.path()), "any").unwrap();
+    record(&directory.create_child("wan-bsp").unwrap(), WAN_BSP);
+    let comparison = Comparison::new([WAN_ASP, WAN_BSP].map(sample::run).to_vec());
+    write_comparison(&directory, RUN_TOML, &comparison).unwrap();
+    let records = place.path().join("compare.json");
+    let whole = fs::read_to_string(&records).unwrap();
+
+    let error = read_comparison(&directory).unwrap_err();
+    assert!(error.is_bad_input());
+    let expected =
+        "compare.json: 2 runs, found 1 of them beside it, expected the directories of all";
+    assert!(error.to_string().ends_with(expected), "{error}");
+
+    fs::write(&records, &whole[..whole.len() - 30]).unwrap();
+    let error = read_comparison(&directory).unwrap_err();
+    assert!(error.is_bad_input() && error.to_string().contains("compare.json"), "{error}");
+}
+
+/// What a program of another kind has left is not written over.
+#[test]
+fn checkpoints_beside_files_of_no_run_are_not_resumed() {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("checkpoints")).unwrap();
+    RunDirectory::reopen(place.path()).unwrap();
+    fs::write(place.path().join("model.safetensors"), "of somebody").unwrap();
+    let error = RunDirectory::reopen(place.path()).unwrap_err();
+    assert!(error.to_string().contains("not empty"), "{error}");
+    fs::write(place.path().join("run.toml"), RUN_TOML).unwrap();
+    RunDirectory::reopen(place.path()).unwrap();
+}
+
 #[test]
 fn ratios_are_against_bsp_on_the_same_wan_and_bsp_on_the_lan() {
     let comparison = Comparison::new([WAN_ASP, WAN_BSP, LAN_BSP].map(sample::run).to_vec());

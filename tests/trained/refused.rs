@@ -67,6 +67,9 @@ fn each_mistake_is_one_error_that_says_where() {
             assert!(errors.contains(said), "{arguments:?} should say {said:?}:\n{errors}");
         }
     }
+    let onto_itself = ["predict", &model, "--data", "pairs.csv", "--out", "./pairs.csv"];
+    let error = "--out is ./pairs.csv, which --data reads, expected another file";
+    assert!(bench.refusal(&onto_itself).contains(error));
     let into_nothing = ["predict", &model, "--data", "pairs.csv", "--out", "none/p.csv"];
     bench.gaia(&into_nothing).assert().code(1);
 }

@@ -136,7 +136,11 @@ pub fn read_seeds(directory: &RunDirectory) -> Result<SeededComparison, ReportEr
 /// As [`RunDirectory::read`], for any of the runs.
 pub fn read_comparison(directory: &RunDirectory) -> Result<Comparison, ReportError> {
     let mut runs = read_runs(&directory.members()?)?;
-    let (slowdown, wans) = directory.noted();
+    let (slowdown, wans) = directory.noted()?;
+    if runs.len() < wans.len() {
+        let (path, found, noted) = (directory.path().join(COMPARE), runs.len(), wans.len());
+        return Err(ReportError::MissingRuns { path, found, noted });
+    }
     runs.sort_by_key(|(summary, _)| {
         wans.iter().position(|wan| *wan == summary.wan).unwrap_or(wans.len())
     });

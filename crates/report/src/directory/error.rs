@@ -14,6 +14,16 @@ pub enum ReportError {
         /// The directory.
         path: PathBuf,
     },
+    /// A comparison lacks directories of its runs, which its records name.
+    #[error("{}: {noted} runs, found {found} of them beside it, expected the directories of all", path.display())]
+    MissingRuns {
+        /// The records of the comparison.
+        path: PathBuf,
+        /// The number of runs that are there.
+        found: usize,
+        /// The number of runs that the records have.
+        noted: usize,
+    },
     /// Runs were to go on where others are.
     #[error("{}: other settings, expected those of these runs: go on with the same run file, flags and seed", path.display())]
     OtherSettings {

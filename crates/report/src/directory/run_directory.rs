@@ -61,7 +61,7 @@ impl RunDirectory {
 
     /// Opens the directory of a run that is to be resumed, or makes it where there is none.
     ///
-    /// An existing directory must be empty, hold checkpoints, or hold a run without a summary.
+    /// An existing directory must be empty, hold nothing but checkpoints, hold a run with checkpoints, or one without a summary.
     ///
     /// # Errors
     /// As [`RunDirectory::create`].
@@ -69,11 +69,10 @@ impl RunDirectory {
         let directory = Self { path: path.to_owned() };
         let holds_runs = directory.is_run() || directory.is_comparison();
         let unfinished = path.join(RUN_TOML).is_file() && !holds_runs;
-        if unfinished || directory.checkpoints().is_dir() {
-            Ok(directory)
-        } else {
-            Self::create_at(path)
-        }
+        let is_resumable = unfinished
+            || directory.checkpoints().is_dir()
+                && (path.join(RUN_TOML).is_file() || directory.entries()?.len() == 1);
+        if is_resumable { Ok(directory) } else { Self::create_at(path) }
     }
 
     /// Opens the directory of a run or of several runs that are to go on, or makes it where there is none. `run_toml` is
@@ -323,9 +322,12 @@ impl RunDirectory {
         Ok(seeds)
     }
 
-    /// The slowdown that the records of a comparison name, and the WANs in their order. Nothing where they cannot be read:
-    /// they are about to be written again.
-    pub(crate) fn noted(&self) -> (Option<Slowdown>, Vec<String>) {
+    /// The slowdown that the records of a comparison name, and the WAN of each of its runs in their order. Nothing where there are
+    /// no records.
+    ///
+    /// # Errors
+    /// As [`RunDirectory::read`].
+    pub(crate) fn noted(&self) -> Result<(Option<Slowdown>, Vec<String>), ReportError> {
         #[derive(Deserialize)]
         struct Noted {
             slowdown: Option<Slowdown>,
@@ -336,11 +338,11 @@ impl RunDirectory {
         struct NotedRow {
             wan: String,
         }
-        let noted: Result<Noted, ReportError> = self.read_record(COMPARE, "a comparison");
-        noted.map_or_else(
-            |_| (None, Vec::new()),
-            |noted| (noted.slowdown, noted.rows.into_iter().map(|row| row.wan).collect()),
-        )
+        if !self.path.join(COMPARE).exists() {
+            return Ok((None, Vec::new()));
+        }
+        let noted: Noted = self.read_record(COMPARE, "a comparison")?;
+        Ok((noted.slowdown, noted.rows.into_iter().map(|row| row.wan).collect()))
     }
 
     /// The directory itself.

@@ -116,6 +116,7 @@ fn a_node_writes_its_log_to_no_file_that_a_link_leads_to() {
     for folder in ["out/checkpoints", "out/logs/north"] {
         fs::create_dir_all(bench.path(folder)).unwrap();
     }
+    fs::copy(bench.path("run.toml"), bench.path("out/run.toml")).unwrap();
     std::os::unix::fs::symlink(&victim, bench.path("out/logs/north/server-0.log")).unwrap();
 
     let arguments = ["--resume", "auto", "--out", "out", "--quiet"];

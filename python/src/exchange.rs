@@ -157,9 +157,9 @@ impl Request {
     fn needs_values(self) -> bool {
         match self {
             Self::Iterate { is_written, .. } => is_written,
-            Self::Evaluate => true,
-            // The one overwrites them, and the other is what asks for them.
-            Self::Finish | Self::Store => false,
+            Self::Evaluate | Self::Store => true,
+            // It overwrites them.
+            Self::Finish => false,
         }
     }
 }
@@ -218,11 +218,10 @@ impl Exchange {
         let written = stored.and_then(|()| {
             Python::attach(|py| write(py, &declaration)).map_err(|error| error.to_string())
         });
-        let is_stored = request == Request::Store && !self.is_behind();
-        let answer = written.and_then(|()| match is_stored {
-            // An evaluation that was asked for before has had the values stored, and left the script with others.
-            true => Ok(Answer::Stored),
-            false => self.hand(request),
+        let answer = written.and_then(|()| match request {
+            // They have just been stored, or were for an evaluation before, which has left the script with others.
+            Request::Store => Ok(Answer::Stored),
+            _ => self.hand(request),
         });
         let shown = answer.and_then(|answer| Python::attach(|py| show(py, answer, &declaration)));
         self.lock().current = None;

@@ -22,7 +22,7 @@ use crate::node::{Probed, RowsRead, ServerInput, WorkerMessage};
 use crate::server::{Divergence, PeerError, Server, ServerOutput};
 use crate::session::{HelloKind, Incarnation, PeerHello, Session, SessionConfig, SessionState};
 use crate::types::{
-    Clock, DcId, Instant, Lane, Persist, Restorer, Saved, Saver, StateError, WorkerId,
+    Clock, DcId, Instant, Lane, Persist, Restorer, Saved, Saver, SharedValues, StateError, WorkerId,
 };
 
 /// A server and what is kept beside it: all that its log determines.
@@ -395,7 +395,7 @@ impl DurableServer {
         let mut sessions = self.worker_sessions.clone();
         let mut answered_as_stored = BTreeSet::new();
         for (worker, session) in sessions.iter_mut().filter(|(_, session)| is_stored(session)) {
-            session.answer = with_values(session.answer.as_ref(), Vec::new());
+            session.replace_values(SharedValues::default());
             answered_as_stored.insert(*worker);
         }
         (sessions, answered_as_stored)
@@ -444,21 +444,16 @@ impl Persist for DurableServer {
                 session.is_some_and(WorkerSession::has_answer_without_values)
             })
         })?;
-        for worker in &answered_as_stored {
-            if let Some(session) = self.worker_sessions.get_mut(worker) {
-                session.answer =
-                    with_values(session.answer.as_ref(), self.server.values().to_vec());
+        if !answered_as_stored.is_empty() {
+            let stored = SharedValues::from(self.server.values().to_vec());
+            let sessions = self.worker_sessions.iter_mut();
+            for (_, session) in sessions.filter(|(worker, _)| answered_as_stored.contains(worker)) {
+                session.replace_values(stored.clone());
             }
         }
         walk.record("incarnation", &mut self.incarnation)?;
         walk.record("now", &mut self.now)
     }
-}
-
-/// An answer with other values.
-fn with_values(answer: Option<&Arc<RowsRead>>, values: Vec<f32>) -> Option<Arc<RowsRead>> {
-    let answer = answer?;
-    Some(Arc::new(RowsRead { values: values.into(), ..answer.as_ref().clone() }))
 }
 
 /// Notifies the server of a mirror's incarnation that is new to it.

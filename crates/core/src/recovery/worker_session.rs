@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::node::{RowsRead, WorkerMessage};
-use crate::types::Clock;
+use crate::types::{Clock, SharedValues};
 
 /// The place of a request in a worker's sequence: the read at clock 0, the update of clock 0, the read at clock 1, and
 /// so on.
@@ -95,6 +95,13 @@ impl WorkerSession {
     /// Whether there is an answer, and it has no values.
     pub(super) fn has_answer_without_values(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.values.is_empty())
+    }
+
+    /// Gives the answer, if there is one, other values.
+    pub(super) fn replace_values(&mut self, values: SharedValues) {
+        if let Some(answer) = &mut self.answer {
+            Arc::make_mut(answer).values = values;
+        }
     }
 
     /// Whether the server adopts the next request that the worker reports.

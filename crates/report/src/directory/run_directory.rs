@@ -67,11 +67,12 @@ impl RunDirectory {
     /// As [`RunDirectory::create`].
     pub fn reopen(path: &Path) -> Result<Self, ReportError> {
         let directory = Self { path: path.to_owned() };
-        let holds_runs = directory.is_run() || directory.is_comparison();
-        let unfinished = path.join(RUN_TOML).is_file() && !holds_runs;
-        let is_resumable = unfinished
-            || directory.checkpoints().is_dir()
-                && (path.join(RUN_TOML).is_file() || directory.entries()?.len() == 1);
+        let has_checkpoints = directory.checkpoints().is_dir();
+        let is_resumable = if path.join(RUN_TOML).is_file() {
+            has_checkpoints || !(directory.is_run() || directory.is_comparison())
+        } else {
+            has_checkpoints && directory.entries()?.len() == 1
+        };
         if is_resumable { Ok(directory) } else { Self::create_at(path) }
     }
 

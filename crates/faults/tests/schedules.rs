@@ -33,6 +33,7 @@
 //! | 4000387316, 4000427192, [`a_dead_link_is_noticed_though_nothing_is_sent`] | partition | no update had to be sent over a dead link for seconds, so that no connection stalled and no data center paused. A transport asks idle peers whether they are there | the simulated one does, too (`schedule/mod.rs`) |
 //! | 4000479981, [`a_dead_link_counts_from_the_end_of_a_silence`] | partition | a link was silent while one direction of it was dead. Its connection was closed only after the silence, and the checker counted from the cut | it counts from the end of the silence (`checkers/partition.rs`) |
 //! | 4000416125, [`residuals_of_clipped_updates_are_rounded`] | conservation | updates were clipped, and the residual of a link had fallen to a small number from one whose rounding the checker did not allow | the tolerance follows the largest residual (`checkers/conservation.rs`) |
+//! | 23458255888498, [`a_worker_that_comes_back_at_the_drain_waits_for_no_round`] | liveness | in rounds with a quorum a worker restarted without its state while all data centers drained, and had to repeat an iteration that one of its servers lacked. Its read waited for a round that no home closed any more | a read waits for no home that closes no further round (`server/remote/local_steps/mod.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -874,6 +875,31 @@ fn halves_that_wait_for_each_other_at_two_servers_go_on() {
         delay = 0.0012297933032892783
     "#;
     holds_as_it_is(text);
+}
+
+/// The worker waits for another data center's home, or for that of its own data center, which drains.
+#[test]
+fn a_worker_that_comes_back_at_the_drain_waits_for_no_round() {
+    for (rows, away) in [(10, 3), (20, 1)] {
+        let text = format!(
+            r#"
+        seed = 23458255888498
+        data_centers = 3
+        servers = 2
+        workers = 2
+        rows = {rows}
+        clocks = 5
+        remote = "local-steps"
+        deferred_log = false
+        packets = {{ loss = 0.015895251449887803, repetition = 0.004330723789381829, delay = 0.009866931657981904 }}
+        fault = [
+            {{ kind = "disk-full", at = "1.02 s", lasts = "123 ms", dc = 2, server = 0 }},
+            {{ kind = "crash", at = "1.129 s", lasts = "{away} ms", dc = 2, worker = 0, blank = true }},
+        ]
+    "#
+        );
+        holds_as_it_is(&text);
+    }
 }
 
 /// Two data centers that share no clique of the overlay exchange nothing but copies before the drain.

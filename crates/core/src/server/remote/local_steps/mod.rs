@@ -147,7 +147,8 @@ impl LocalSteps {
         };
         let tables: Vec<Vec<Vec<TablePart>>> = (0..fragments).map(tables_of).collect();
         let home_parameters = (0..fragments).map(|fragment| rounds.block(fragment, dc).len());
-        let quorum = Quorum::new(local_steps, data_centers, config.shards, &first, home_parameters);
+        let place = (dc, data_centers);
+        let quorum = Quorum::new(local_steps, place, config.shards, &first, home_parameters);
         let outer = (0..fragments).map(|fragment| {
             let tables = tables[fragment][dc.index()].clone();
             OuterStep::new(local_steps, rounds.block(fragment, dc).len(), tables)
@@ -477,16 +478,20 @@ persist! {
 
 impl LocalSteps {
     /// The data center for whose updates a read at a clock waits. A round must be finished `overlap` clocks after it
-    /// began, and before the fragment's next round.
+    /// began, and before the fragment's next round. Nothing waits for a home that closes no further round: at the end of a run a
+    /// worker that comes back may have a clock to do again.
     fn awaited_at(&self, clock: Clock) -> Option<DcId> {
         let clock = self.copy_clock(clock);
+        let closes = |home: usize| {
+            self.quorum.as_ref().is_none_or(|quorum| !quorum.has_closed(DcId(home as u16)))
+        };
         self.due.iter().enumerate().find_map(|(fragment, due)| {
-            let late = |due: &Clock| {
-                let before_next = self.rounds.after(*due).ahead_of(*due).saturating_sub(1);
+            let is_late = |due: Clock| {
+                let before_next = self.rounds.after(due).ahead_of(due).saturating_sub(1);
                 let overlap = self.pace.overlap(fragment).min(before_next);
                 due.0.saturating_add(overlap) <= clock.0
             };
-            let home = due.iter().position(late)?;
+            let home = (0..due.len()).find(|home| is_late(due[*home]) && closes(*home))?;
             Some(self.awaited(home, due[home]))
         })
     }

@@ -19,8 +19,8 @@
 //! Nobody is left behind for ever. A home closes no round while it lacks a data center's part of [`BEHIND_MAX`] rounds
 //! before. This bounds the totals that wait for a slow link, and the parts that no total includes.
 //!
-//! At the drain no home closes a further round. Each says so to all others. Then all agreed values are equal, and what no
-//! total includes is still here, as changes that no round includes.
+//! At the drain no home closes a further round. Each says so to all others, and reads wait for its totals no longer. Then all
+//! agreed values are equal, and what no total includes is still here, as changes that no round includes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -55,8 +55,8 @@ pub(super) struct Quorum {
     own: Vec<Vec<OwnParts>>,
     /// Homes that close no further round.
     closed: BTreeSet<DcId>,
-    /// Whether this home closes no further round.
-    is_closed: bool,
+    /// This data center.
+    dc: DcId,
 }
 
 /// What the home of a block has received since it last closed a round.
@@ -87,11 +87,11 @@ struct OwnParts {
 }
 
 impl Quorum {
-    /// The quorum of rounds whose fragments have these first rounds and home blocks of these sizes, in data centers of
-    /// `servers` each. `None` if rounds wait for all data centers.
+    /// The quorum of rounds whose fragments have these first rounds and home blocks of these sizes, in the data center `dc` of
+    /// several, of `servers` each. `None` if rounds wait for all data centers.
     pub(super) fn new(
         config: &LocalStepsConfig,
-        data_centers: usize,
+        (dc, data_centers): (DcId, usize),
         servers: usize,
         first: &[Clock],
         home_parameters: impl Iterator<Item = usize>,
@@ -116,7 +116,7 @@ impl Quorum {
             gathered: gathered.collect(),
             own: first.iter().map(of_fragment).collect(),
             closed: BTreeSet::new(),
-            is_closed: false,
+            dc,
         })
     }
 
@@ -162,9 +162,19 @@ impl Quorum {
         self.own.iter().flatten().flat_map(|own| &own.uncounted)
     }
 
+    /// Whether a home closes no further round.
+    pub(super) fn has_closed(&self, home: DcId) -> bool {
+        self.closed.contains(&home)
+    }
+
+    /// Whether the home of this data center closes no further round.
+    fn is_closed(&self) -> bool {
+        self.has_closed(self.dc)
+    }
+
     /// Whether neither this home nor that of `peer` closes a further round.
     pub(super) fn is_over_with(&self, peer: DcId) -> bool {
-        self.is_closed && self.closed.contains(&peer)
+        self.is_closed() && self.has_closed(peer)
     }
 
     /// The first data center of which a fragment's round of this number lacks a part of the home block.
@@ -175,7 +185,7 @@ impl Quorum {
 
     /// When the grace of a round is over that could be closed then. `numbers` has the open round of each fragment.
     pub(super) fn grace_ends(&self, numbers: impl Iterator<Item = u64>) -> Option<Instant> {
-        let gathered = self.gathered.iter().zip(numbers).filter(|_| !self.is_closed);
+        let gathered = self.gathered.iter().zip(numbers).filter(|_| !self.is_closed());
         let may_close = gathered.filter(|(one, number)| one.has_quorum(*number, self.needed));
         may_close.filter_map(|(one, _)| one.since).map(|since| since + self.grace).min()
     }
@@ -184,7 +194,7 @@ impl Quorum {
 persist! {
     impl Persist<usize> for Quorum {
         fn walk(
-            Self { needed: _, grace: _, has_siblings: _, clock, skipped, gathered, own, closed, is_closed },
+            Self { needed: _, grace: _, has_siblings: _, clock, skipped, gathered, own, closed, dc: _ },
             walk,
             parameters,
         ) {
@@ -198,8 +208,7 @@ persist! {
                     walk.part(format_args!("own.{fragment}.{home}"), own, parameters)?;
                 }
             }
-            walk.record("closed", closed)?;
-            walk.record("is_closed", is_closed)
+            walk.record("closed", closed)
         }
     }
 }
@@ -359,7 +368,7 @@ impl LocalSteps {
         gathered.complete(of, self.id.dc, now, number, quorum.needed);
 
         // A home that is late itself begins the round before its grace is over, so that other homes have its part sooner.
-        if gathered.since.is_some() && !quorum.is_closed {
+        if gathered.since.is_some() && !quorum.is_closed() {
             let clock = self.due[fragment][self.id.dc.index()];
             self.catch_up(now, fragment, clock, store);
         }
@@ -392,7 +401,8 @@ impl LocalSteps {
 
     /// When this data center begins a fragment's round by itself, since workers may wait for it in vain.
     pub(super) fn begins_alone_at(&self, fragment: usize) -> Option<Instant> {
-        let quorum = self.quorum.as_ref().filter(|quorum| quorum.has_siblings && !quorum.is_closed);
+        let quorum =
+            self.quorum.as_ref().filter(|quorum| quorum.has_siblings && !quorum.is_closed());
         let since = quorum?.gathered[fragment].behind_since?;
         Some(since + self.pace.typical_rounds(BEHIND_ROUNDS, self.rounds.steps))
     }
@@ -414,7 +424,7 @@ impl LocalSteps {
         let number = self.completed[fragment] + 1;
         self.quorum.as_ref().is_some_and(|quorum| {
             let rule = (quorum.needed, quorum.grace);
-            !quorum.is_closed && quorum.gathered[fragment].is_due(now, number, rule)
+            !quorum.is_closed() && quorum.gathered[fragment].is_due(now, number, rule)
         })
     }
 
@@ -450,7 +460,7 @@ impl LocalSteps {
     /// Closes no further round, and says so to all other data centers.
     pub(super) fn close_all(&mut self) {
         let Some(quorum) = &mut self.quorum else { return };
-        quorum.is_closed = true;
+        quorum.closed.insert(quorum.dc);
         let nothing = Arc::new(Part::exact(Vec::new(), Vec::new()));
         for link in self.links.values_mut() {
             link.push(Job::new(BulkKind::Closed, Clock::ZERO, nothing.clone()));

@@ -134,8 +134,9 @@ mod tests {
         let (_endpoint, connection) = own.block_on(pair.dial(at, usize::MAX));
         let accepted = first.block_on(taken).unwrap();
 
-        // The end of the runtime ends all tasks that could close the connection.
-        first.shutdown_background();
+        // The runtime waits for its threads to end, so that no task is left that could close the
+        // connection when its handles go.
+        drop(first);
         drop((accepted, listening));
         let _second = own.block_on(async {
             loop {

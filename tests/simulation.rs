@@ -232,6 +232,18 @@ fn a_run_over_links_that_carry_next_to_nothing_still_ends() {
     }
 }
 
+/// Nothing but its iterations takes time of a worker that shares the machine of its server, and it has no data to iterate on.
+#[test]
+fn a_worker_without_data_on_the_machine_of_its_server_lets_time_pass() {
+    let app = "app={kind='matrix-factorization', rank=4, \
+               data={split='by-user', synthetic={users=1, items=20, ratings=100}}}";
+    let colocated = "topology.defaults={colocated=true, workers=1}";
+    for model in ["model = 'tap'", "model = 'bsp'", "model = 'asp', mirror_clock = 'off'"] {
+        let outcome = run(&[app, colocated, &remote(model), "stop.clocks=20"]);
+        assert_eq!(outcome.summary.stopped_by, "clocks", "{model}");
+    }
+}
+
 #[test]
 fn machines_cost_their_price_for_as_long_as_they_train() {
     let free = run(&["cost.usd_per_machine_hour=0.0"]);

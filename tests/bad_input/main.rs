@@ -195,6 +195,15 @@ fn a_run_file_with_a_wrong_key_or_type() {
         run("name = \"base\"", "name = «\"\"", &["`name` is ``", "letters, digits"]),
         run("name = \"base\"", "name = «\"../up\"", &["`name` is `../up`", "letters, digits"]),
         run("name = \"base\"", "name = «[1]", &["`name` is `an array`", "a string"]),
+        run("seed = 7", "seed = 7\ncost = «[5.0]", &["`cost` is `an array`", "a table"]),
+        run("seed = 7", "seed = 7\ndrain = «[]", &["`drain` is `an array`", "a table"]),
+        run(WHOLE_APP, "«app = [\"perceptron\"]\n", &["`app`", "a table"]),
+        run("clocks = 10", "change = «[2.0]", &["`stop.change` is `an array`", "a table"]),
+        wan(
+            "name = \"wan\"\n",
+            "name = \"wan\"\ngroup = [«[\"north\"]]\n",
+            &["`group.0` is `an array`", "a table"],
+        ),
         run("[stop]", "[«evalute]\nevery = 2\n[stop]", &["did you mean `evaluate`?"]),
     ]);
 }
@@ -228,6 +237,17 @@ fn a_run_file_that_lacks_something() {
             "source = \"movielens\"\npath = «\"no/such.csv\"",
             &["`app.data.path`: cannot read", "no/such.csv", "a file that can be read"],
         ),
+        run(
+            "source = \"synthetic\"",
+            "source = \"movielens\"\npath = «\"\"",
+            &["`app.data.path` is `empty`", "the path of a file or folder"],
+        ),
+        run(
+            "source = \"synthetic\"",
+            "source = \"movielens\"\nat.west.path = «\"\"",
+            &["`app.data.at.west.path` is `empty`"],
+        ),
+        run("[stop]", "[model]\ninit = «\"\"\n[stop]", &["`model.init` is `empty`"]),
     ]);
 }
 
@@ -693,6 +713,11 @@ fn a_driver_or_cost_model_with_a_wrong_setting() {
             &["`stop.change.percent` is `200.0`", "a percentage above 0"],
         ),
         run("clocks = 10", "change = «2", &["`stop.change` is `2`", "a table"]),
+        run(
+            "clocks = 10",
+            "clocks = 10\nheld = «3",
+            &["`stop.held` is `3`", "`objective` beside it"],
+        ),
     ]);
 }
 
@@ -759,6 +784,11 @@ fn a_topology_file_with_a_wrong_setting() {
         wan("to = \"west\"", "to = «\"north\"", &["`link.0.to` is `north`", "another data center"]),
         wan("rtt = \"20 ms\"", "«latency = \"20 ms\"", &["unknown key `link.0.latency`", "`rtt`"]),
         wan("rtt = \"20 ms\"", "bandwidth = «\"1 bit/s\"", &["`link.0.bandwidth` is `1 bit/s`"]),
+        wan(
+            "rtt = \"20 ms\"",
+            "rtt = \"20 ms\"\n[[link]]\nfrom = \"west\"\nto = «\"north\"\nloss = 0.1",
+            &["`link.1.to` is `north`", "link.0 has the one from `west` to `north`, too"],
+        ),
     ]);
 }
 

@@ -73,9 +73,22 @@ impl<'de> Deserializer<'de> for &Node {
         visitor.visit_enum(choice).map_err(|problem| problem.or_at(self.span))
     }
 
+    /// Fields have names: serde would take those of an array by their places.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Problem> {
+        match self.value {
+            Value::Array(_) => Err(Problem::invalid(Unexpected::Seq, &"a table").or_at(self.span)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        unit_struct seq tuple tuple_struct map identifier ignored_any
     }
 }
 
@@ -182,10 +195,11 @@ impl<'de> VariantAccess<'de> for Content<'_> {
 
     fn struct_variant<V: Visitor<'de>>(
         self,
-        _fields: &'static [&'static str],
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Problem> {
-        self.node()?.deserialize_any(visitor).map_err(|problem| problem.in_key(self.name))
+        let read = self.node()?.deserialize_struct("", fields, visitor);
+        read.map_err(|problem| problem.in_key(self.name))
     }
 }
 

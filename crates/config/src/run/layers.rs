@@ -31,7 +31,7 @@ pub(super) fn lay_out(
         setting.apply(source, &mut root)?;
     }
 
-    resolve_paths(sources, &mut root);
+    resolve_paths(sources, &mut root)?;
     Ok(root)
 }
 
@@ -99,31 +99,41 @@ pub(super) fn mount_topology(sources: &mut Sources, root: &mut Node) -> Result<(
 
 /// Makes paths of data files, of a script and its model, of the validation set, of the initial model and of the folder for
 /// examples on disk absolute. Those in the run file start at its folder, those on the command line at the working directory.
-fn resolve_paths(sources: &Sources, root: &mut Node) {
+fn resolve_paths(sources: &Sources, root: &mut Node) -> Result<(), Problem> {
     let is_path = |key: &str| key == "path" || key == "scratch" || key.ends_with("_path");
-    if let Some(data) = root.at_mut(&["app", "data"]) {
-        resolve_keys(sources, data, is_path);
-        for at in data.at_mut(&["at"]).and_then(Node::as_table_mut).into_iter().flatten() {
-            resolve_keys(sources, &mut at.1.node, is_path);
-        }
+    resolve_keys(sources, root, &["app", "data"], is_path)?;
+    let at = root.at("app.data.at").and_then(Node::as_table);
+    let names: Vec<String> = at.into_iter().flat_map(|at| at.keys().cloned()).collect();
+    for name in names {
+        resolve_keys(sources, root, &["app", "data", "at", &name], is_path)?;
     }
-    if let Some(app) = root.at_mut(&["app"]) {
-        resolve_keys(sources, app, |key| key == "script" || key == "model");
-    }
-    if let Some(model) = root.at_mut(&["model"]) {
-        resolve_keys(sources, model, |key| key == "init");
-    }
-    if let Some(evaluate) = root.at_mut(&["evaluate"]) {
-        resolve_keys(sources, evaluate, |key| key == "data");
-    }
+    resolve_keys(sources, root, &["app"], |key| key == "script" || key == "model")?;
+    resolve_keys(sources, root, &["model"], |key| key == "init")?;
+    resolve_keys(sources, root, &["evaluate"], |key| key == "data")
 }
 
-/// Makes the paths of a table absolute, which are its keys that `is_path` selects.
-fn resolve_keys(sources: &Sources, table: &mut Node, is_path: impl Fn(&str) -> bool) {
-    let keys = table.as_table_mut().into_iter().flat_map(|keys| keys.iter_mut());
-    for (_, entry) in keys.filter(|(key, _)| is_path(key)) {
+/// Makes the paths of a table absolute, which are its keys that `is_path` selects. An empty one, which would be the folder
+/// that relative paths start at, is refused.
+fn resolve_keys(
+    sources: &Sources,
+    root: &mut Node,
+    table: &[&str],
+    is_path: impl Fn(&str) -> bool,
+) -> Result<(), Problem> {
+    let keys = root.at_mut(table).and_then(Node::as_table_mut);
+    for (key, entry) in keys.into_iter().flatten().filter(|(key, _)| is_path(key)) {
+        if entry.node.as_str() == Some("") {
+            let fault = Fault::Wrong {
+                found: "empty".to_owned(),
+                expected: "the path of a file or folder".to_owned(),
+                help: None,
+            };
+            let problem = Problem::at(entry.node.span, fault).in_key(key.as_str());
+            return Err(table.iter().rev().fold(problem, |problem, key| problem.in_key(*key)));
+        }
         make_absolute(sources, &mut entry.node);
     }
+    Ok(())
 }
 
 /// Makes a path absolute, if it is one and not the URL of an object.

@@ -2,7 +2,7 @@
 
 use crate::document::Problem;
 use crate::range::{self, Checks};
-use gaia_core::coordinator::StopRules;
+use gaia_core::coordinator::{Held, StopRules};
 
 /// Checks every rule, and that there is one.
 pub(crate) fn stop(checks: &Checks<'_>, stop: &StopRules) -> Result<(), Problem> {
@@ -28,6 +28,11 @@ pub(crate) fn stop(checks: &Checks<'_>, stop: &StopRules) -> Result<(), Problem>
     let StopRules { held, .. } = *stop;
     if !(1..=HELD_MAX).contains(&held.0) {
         let expected = format!("a whole number, 1 to {HELD_MAX}");
+        return Err(checks.wrong("stop.held", held.0, expected));
+    }
+
+    if held != Held::default() && stop.objective.is_none() {
+        let expected = "`objective` beside it, which these evaluations must hold";
         return Err(checks.wrong("stop.held", held.0, expected));
     }
 

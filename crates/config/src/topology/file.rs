@@ -95,6 +95,13 @@ pub(crate) struct LinkKeys {
     dedicated: bool,
 }
 
+impl LinkKeys {
+    /// The directions that have these figures.
+    fn directions(&self, from: DcId, to: DcId) -> impl Iterator<Item = (DcId, DcId)> + use<> {
+        [(from, to), (to, from)].into_iter().take(1 + usize::from(self.symmetric))
+    }
+}
+
 /// Reads and checks the table at `topology` of `root`, with the matrices it names.
 pub(crate) fn read(sources: &mut Sources, root: &Node) -> Result<Topology, Problem> {
     let node = root.child("topology").unwrap_or(root);
@@ -169,14 +176,8 @@ pub(crate) fn deployment(root: &Node, topology: &Topology) -> Result<Deployment,
     let mut dedicated = BTreeSet::new();
     for link in &keys.link {
         let (Some(from), Some(to)) = (id(&link.from), id(&link.to)) else { continue };
-        let pairs = [(from, to), (to, from)];
-
-        for pair in &pairs[..1 + usize::from(link.symmetric)] {
-            if link.dedicated {
-                dedicated.insert(*pair);
-            } else {
-                dedicated.remove(pair);
-            }
+        if link.dedicated {
+            dedicated.extend(link.directions(from, to));
         }
     }
 
@@ -315,7 +316,7 @@ fn link_overrides(
     keys: &TopologyKeys,
     data_centers: &[DataCenter],
 ) -> Result<BTreeMap<(DcId, DcId), LinkOverride>, Problem> {
-    let mut overrides: BTreeMap<(DcId, DcId), LinkOverride> = BTreeMap::new();
+    let mut overrides: BTreeMap<(DcId, DcId), (usize, LinkOverride)> = BTreeMap::new();
     for (index, link) in keys.link.iter().enumerate() {
         let path = |key: &str| format!("topology.link.{index}.{key}");
         let dc = |key: &str, name: &str| find(checks, &path(key), name, data_centers);
@@ -350,14 +351,19 @@ fn link_overrides(
             queue: link.queue,
         };
 
-        overrides.entry((from, to)).or_default().lay(own);
-
-        if link.symmetric {
-            overrides.entry((to, from)).or_default().lay(own);
+        for pair in link.directions(from, to) {
+            if let Some((other, _)) = overrides.insert(pair, (index, own)) {
+                let [from, to] = [pair.0, pair.1].map(|dc| &data_centers[dc.index()].name);
+                let expected = format!(
+                    "one entry for each direction: link.{other} has the one from `{from}` to `{to}`, too; \
+                     symmetric = false limits an entry to one direction"
+                );
+                return Err(checks.wrong(&path("to"), &link.to, expected));
+            }
         }
     }
 
-    Ok(overrides)
+    Ok(overrides.into_iter().map(|(pair, (_, own))| (pair, own)).collect())
 }
 
 impl Default for DefaultKeys {

@@ -46,7 +46,7 @@ pub(crate) enum Queue {
     DurationSetting(DurationSetting),
 }
 
-/// The `[[link]]` entries of one directed pair. Of several, the last holds.
+/// What the `[[link]]` entry of one directed pair overrides.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinkOverride {
     pub(crate) bandwidth: Option<Bandwidth>,
@@ -246,16 +246,6 @@ impl Queue {
                 ByteSize(bytes.max(TIMED_QUEUE_BYTES_MIN))
             }
         }
-    }
-}
-
-impl LinkOverride {
-    pub(crate) fn lay(&mut self, over: Self) {
-        self.bandwidth = over.bandwidth.or(self.bandwidth);
-        self.rtt = over.rtt.or(self.rtt);
-        self.price = over.price.or(self.price);
-        self.loss = over.loss.or(self.loss);
-        self.queue = over.queue.or(self.queue);
     }
 }
 

@@ -194,6 +194,10 @@ fn a_broken_test_set_is_named_by_its_own_file() {
     let file = folder.write("a9a", b"+1 1:1\n-1 2:1\n");
     let test = folder.write("a9a.t", b"+1 1:1\n+1 x:1\n");
     expect_error(&test, read_libsvm(&file), ", row 2: found \"x:1\", expected an index");
+
+    let test = folder.write("a9a.t", b"# no row\n");
+    let error = ": found no example, expected an example of the test set, or no such file";
+    expect_error(&test, read_libsvm(&file), error);
 }
 
 #[test]

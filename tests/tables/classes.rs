@@ -142,6 +142,8 @@ fn the_names_of_features_and_classes_agree_in_all_data_centers() {
     write("one.csv", "a,label\n1,2\n3,2\n5,2\n");
     let error = "app.data is of the class `2` alone, expected examples of two classes";
     refuse(SPARSE, &keys("csv", &folder.at("one.csv"), ""), &[error]);
+    let error = "app.data is of the class `2` alone, expected examples of at least two classes";
+    refuse(DENSE, &keys("csv", &folder.at("one.csv"), ""), &[error]);
 }
 
 #[test]

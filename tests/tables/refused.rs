@@ -227,6 +227,18 @@ fn settings_that_name_no_columns_are_refused() {
         "features = ['a'], indices = 'i', values = 'v'",
         "app.data.columns.features is set, expected either features or indices and values",
     );
+    for kind in [SPARSE, "softmax-regression"] {
+        check(
+            kind,
+            "label = 'y', features = ['a', 'y']",
+            "app.data.columns.features is a list with the label, \"y\", expected columns other than the label",
+        );
+        check(
+            kind,
+            "features = ['a', 'b', 'a']",
+            "app.data.columns.features is a list with \"a\" twice, expected each column once",
+        );
+    }
     check(SPARSE, "features = []", "app.data.columns.features is a list of 0, expected 1 to");
     check(
         "softmax-regression",

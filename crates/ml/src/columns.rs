@@ -1,5 +1,6 @@
 //! Which columns of csv and Parquet files hold what: the `[app.data.columns]` table of each kind of data.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::Path;
 
@@ -103,7 +104,7 @@ impl Columns for RatingColumns {
 
 impl Columns for DenseColumns {
     fn validate(&self) -> Result<(), ConfigError> {
-        validate_features(self.features.as_deref())?;
+        validate_features(self.features.as_deref(), &self.label)?;
         if let Some([channels, height, width]) = self.shape {
             let sizes = [channels, height, width];
             sizes.iter().try_for_each(|size| count("data.columns.shape", *size, 1, SIDE_MAX))?;
@@ -116,7 +117,7 @@ impl Columns for DenseColumns {
 
 impl Columns for SparseColumns {
     fn validate(&self) -> Result<(), ConfigError> {
-        validate_features(self.features.as_deref())?;
+        validate_features(self.features.as_deref(), &self.label)?;
         let missing = |key, other: &str| {
             Err(ConfigError::new(key, "missing", format!("a column beside {other}")))
         };
@@ -125,7 +126,7 @@ impl Columns for SparseColumns {
             (None, Some(_)) => return missing("data.columns.indices", "data.columns.values"),
             (Some(_), Some(_)) if self.features.is_some() => {
                 let expected = "either features or indices and values";
-                return Err(ConfigError::new("data.columns.features", "set", expected));
+                return Err(ConfigError::new(FEATURES, "set", expected));
             }
             _ => {}
         }
@@ -139,13 +140,26 @@ impl Columns for NoColumns {
     }
 }
 
-fn validate_features(features: Option<&[String]>) -> Result<(), ConfigError> {
+fn validate_features(features: Option<&[String]>, label: &str) -> Result<(), ConfigError> {
     let Some(features) = features else { return Ok(()) };
-    count("data.columns.features", features.len(), 1, FEATURES_MAX).map_err(|error| ConfigError {
+    count(FEATURES, features.len(), 1, FEATURES_MAX).map_err(|error| ConfigError {
         value: format!("a list of {}", error.value),
         expected: format!("1 to {FEATURES_MAX} columns"),
         ..error
-    })
+    })?;
+
+    let mut named = BTreeSet::new();
+    for name in features {
+        if name == label {
+            let found = format!("a list with the label, {name:?}");
+            return Err(ConfigError::new(FEATURES, found, "columns other than the label"));
+        }
+        if !named.insert(name) {
+            let found = format!("a list with {name:?} twice");
+            return Err(ConfigError::new(FEATURES, found, "each column once"));
+        }
+    }
+    Ok(())
 }
 
 fn validate_separator(separator: char) -> Result<(), ConfigError> {
@@ -174,6 +188,8 @@ impl Default for SparseColumns {
         Self { label: "label".into(), features: None, indices: None, values: None, separator: ',' }
     }
 }
+
+const FEATURES: &str = "data.columns.features";
 
 /// Features of an example.
 pub(crate) const FEATURES_MAX: usize = 1 << 26;

@@ -40,7 +40,12 @@ pub(crate) fn gather_libsvm(
     }
 
     let (test, _) = read(&tests, entries, space)?;
-    Ok((train, (test.len() > 0).then_some(test)))
+    if let (Some(file), 0) = (tests.first(), test.len()) {
+        let found = "no example".to_owned();
+        let expected = "an example of the test set, or no such file";
+        return Err(DataError::broken(file, FilePosition::Whole, found, expected));
+    }
+    Ok((train, (!tests.is_empty()).then_some(test)))
 }
 
 /// The training files and the test files that a path names.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::{DataError, FilePosition};
 use crate::formats::cifar::add_cifar;
-use crate::formats::class_names::{places, union};
+use crate::formats::class_names::{listed, places, union};
 use crate::formats::dense_tables::DenseTables;
 use crate::formats::files::folders_of;
 use crate::formats::idx::add_idx;
@@ -21,6 +21,7 @@ use crate::scratch::{Gathered, ScratchSpace, changed};
 use crate::synthetic::Generated;
 use gaia_core::application::Names;
 use gaia_core::types::Seed;
+use gaia_ml::ConfigError;
 use gaia_ml::apps::ImageSource;
 use gaia_ml::declared::DeclaredExamples;
 use gaia_ml::divided::Divided;
@@ -175,6 +176,14 @@ pub(crate) fn gathered(
     let most = shapes.iter().map(|shape| shape.classes).max().unwrap_or(0);
     let most = declared.as_ref().map_or(most, Names::len);
     let classes = class_names.as_ref().map_or(most, Names::len);
+
+    if classes < 2 {
+        let found = match &class_names {
+            Some(names) => format!("of the class {} alone", listed(names)),
+            None => "of one class alone".to_owned(),
+        };
+        return Err(ConfigError::new("data", found, "examples of at least two classes").into());
+    }
 
     let rescaling = agreed_rescaling(&parts);
 

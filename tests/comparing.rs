@@ -286,6 +286,24 @@ fn a_comparison_takes_the_runs_that_have_ended() {
     assert_eq!(file.rows.len(), 4, "a model can be added");
 }
 
+/// A full disk can cut the evaluations of a run short.
+#[test]
+fn a_run_of_a_comparison_that_has_lost_its_evaluations_is_made_again() {
+    let place = tempfile::tempdir().unwrap();
+    let compare = ["compare", "run.toml", "--remote", "bsp,asp", "--out", "both"];
+    let printed = done(place.path(), &compare);
+    let log = place.path().join("both/three-regions-asp/progress.jsonl");
+    let evaluations = fs::read(&log).unwrap();
+    fs::write(&log, "").unwrap();
+
+    let on = [&compare[..], &["--resume", "auto"]].concat();
+    let (code, again, said) = gaia(place.path(), &on);
+    assert_eq!((code, again), (0, printed), "{said}");
+    assert!(said.contains("both/three-regions-bsp has ended before\n"), "{said}");
+    assert!(!said.contains("both/three-regions-asp has ended before\n"), "{said}");
+    assert_eq!(fs::read(&log).unwrap(), evaluations);
+}
+
 #[test]
 fn a_comparison_with_a_run_that_diverges_is_reported_and_ends_with_code_1_and_its_name() {
     let place = tempfile::tempdir().unwrap();

@@ -54,13 +54,12 @@ pub(super) fn ended(
     if !directory.is_run() {
         return Ok(None);
     }
-    let RunRecord { summary, progress, highlights, run_toml } = directory.read()?;
-    // A full disk can have cut its evaluations short.
-    let evaluated = progress.last().map_or(0, |last| last.clock);
-    let is_cut = evaluated < summary.clocks && plan.driver == DriverKind::Simulated;
-    if is_cut || summary.stopped_by == StopReason::Interrupted.name() {
+    let record = directory.read()?;
+    let was_interrupted = record.summary.stopped_by == StopReason::Interrupted.name();
+    if was_interrupted || lacks_evaluations(&record, plan) {
         return Ok(None);
     }
+    let RunRecord { summary, progress, highlights, run_toml } = record;
 
     let path = directory.path().display();
     let version = env!("CARGO_PKG_VERSION");
@@ -96,4 +95,11 @@ pub(super) fn ended(
         is_best: false,
         highlights,
     }))
+}
+
+/// Whether the evaluations of a simulated run end before the run did: a full disk can have cut them short. In real time the
+/// last evaluation may be of an earlier clock.
+pub(super) fn lacks_evaluations(record: &RunRecord, plan: &Plan) -> bool {
+    let evaluated = record.progress.last().map_or(0, |last| last.clock);
+    evaluated < record.summary.clocks && plan.driver == DriverKind::Simulated
 }

@@ -9,7 +9,7 @@ use super::deciding::{chosen_by_coordinator, tell};
 use super::log::name_node;
 use super::node_data::data_of;
 use super::sole_use::{SoleUse, check_is_of};
-use super::train::{finished, show_again};
+use super::train::{Before, show_again};
 use super::training::{Shown, carry_out_with, show_result};
 use super::{Done, Failure, LiveFlags, RunFlags, Terminal, signals};
 use crate::applications::Applications;
@@ -118,7 +118,7 @@ pub(super) fn node(
     let output = &flags.run.output;
     if let Some(out) = &output.out
         && options.has_conducted()
-        && let Some((directory, record)) = finished(out, &plan)?
+        && let Before::Finished(directory, record) = Before::of(out, &plan)?
     {
         return show_again(&directory, &record, terminal);
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::advice::advise;
 use super::deciding::decided;
+use super::ended::lacks_evaluations;
 use super::log::name_node;
 use super::memory::check_memory;
 use super::reading::waiting_for_data;
@@ -16,12 +17,13 @@ use super::training::{Shown, carry_out, carry_out_kept, show_result};
 use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
 use crate::applications::{Applications, build_with};
 use gaia_checkpoint::{Checkpoints, Keeper, Resumed};
-use gaia_config::{DriverKind, Plan, RunFile};
+use gaia_config::{DriverKind, KeepModel, Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopReason;
 use gaia_core::types::{NodeId, Seed};
 use gaia_driver::real::labels;
 use gaia_driver::{Ending, RunError, identity_with_data};
+use gaia_model::MODEL;
 use gaia_report::{RunDirectory, RunRecord};
 
 /// Trains what the run file describes.
@@ -46,10 +48,12 @@ pub(super) fn train(
 
     check_resume(resume, plan.driver)?;
     let out = run.output.out.as_deref();
-    if let (Resume::Auto, Some(out)) = (resume, out)
-        && let Some((directory, record)) = finished(out, &plan)?
-    {
-        return show_again(&directory, &record, terminal);
+    let before = match (resume, out) {
+        (Resume::Auto, Some(out)) => Before::of(out, &plan)?,
+        _ => Before::Unfinished,
+    };
+    if let Before::Finished(directory, record) = &before {
+        return show_again(directory, record, terminal);
     }
 
     let page = live.serve(terminal)?;
@@ -60,6 +64,9 @@ pub(super) fn train(
         Resume::Auto | Resume::Never => None,
     };
     let directory = match (resume, out) {
+        (_, Some(out)) if matches!(before, Before::Lost(_)) => {
+            RunDirectory::reopen_with(out, &plan.to_toml())?
+        }
         (Resume::Auto | Resume::From(_), Some(out)) => RunDirectory::reopen(out)?,
         _ => RunDirectory::create(out, &plan.name)?,
     };
@@ -78,11 +85,15 @@ pub(super) fn train(
     if let Some(Resumed { path, facts, .. }) = &resumed {
         terminal.note(&format!("resumes from {} (clock {})", path.display(), facts.clock));
     }
-    if directory.is_run() {
-        terminal.note(&format!(
-            "removes the summary and the report of the interrupted part in {}: those of the whole run are written at its end",
-            directory.path().display()
-        ));
+    let path = directory.path().display();
+    match before {
+        Before::Lost(file) => terminal.note(&format!(
+            "the run in {path} has finished, and {file} is lost: trains again, and writes all files anew"
+        )),
+        _ if directory.is_run() => terminal.note(&format!(
+            "removes the summary and the report of the interrupted part in {path}: those of the whole run are written at its end"
+        )),
+        _ => {}
     }
     if !is_simulated && *resume == Resume::Auto && directory.node_states().is_dir() {
         terminal.note("continues from the states of its nodes");
@@ -196,20 +207,47 @@ pub(super) fn checkpoints(plan: &Plan, application: &dyn Application, path: &Pat
     Checkpoints::new(path, identity, plan.seed, plan.checkpoint.keep)
 }
 
-/// The directory of this run at `out` and what is in it, if the run has finished. A simulated run that was interrupted
-/// can continue.
-pub(super) fn finished(
-    out: &Path,
-    plan: &Plan,
-) -> Result<Option<(RunDirectory, RunRecord)>, Failure> {
-    let Ok(directory) = RunDirectory::open(out) else { return Ok(None) };
-    if !directory.is_run() || directory.read_run_toml()? != plan.to_toml() {
-        return Ok(None);
+/// What a directory has of a run before a command goes on with it.
+pub(super) enum Before {
+    /// The run has finished: its directory and what is in it.
+    Finished(RunDirectory, Box<RunRecord>),
+    /// The run has finished, and this file of it is lost. A simulation makes it again.
+    Lost(&'static str),
+    /// No such run, or one that can continue.
+    Unfinished,
+}
+
+impl Before {
+    /// What the directory `out` has of the run of this plan. A simulated run that was interrupted can continue.
+    pub(super) fn of(out: &Path, plan: &Plan) -> Result<Self, Failure> {
+        let Ok(directory) = RunDirectory::open(out) else { return Ok(Self::Unfinished) };
+        if !directory.is_run() || directory.read_run_toml()? != plan.to_toml() {
+            return Ok(Self::Unfinished);
+        }
+        let record = directory.read()?;
+        if plan.driver != DriverKind::Simulated {
+            return Ok(Self::Finished(directory, record.into()));
+        }
+
+        Ok(match () {
+            () if record.summary.stopped_by == StopReason::Interrupted.name() => Self::Unfinished,
+            () if lacks_evaluations(&record, plan) => Self::Lost("progress.jsonl"),
+            () if lacks_model(&directory, &record, plan) => Self::Lost("its model"),
+            () => Self::Finished(directory, record.into()),
+        })
     }
-    let record = directory.read()?;
-    let was_interrupted = record.summary.stopped_by == StopReason::Interrupted.name();
-    let continues = was_interrupted && plan.driver == DriverKind::Simulated;
-    Ok((!continues).then_some((directory, record)))
+}
+
+/// Whether the model of a run is not where the run has written it.
+fn lacks_model(directory: &RunDirectory, record: &RunRecord, plan: &Plan) -> bool {
+    let is_there = match plan.model.keep {
+        KeepModel::Coordinator => directory.path().join(MODEL).is_file(),
+        KeepModel::Home => {
+            let kept = directory.kept_models();
+            plan.topology.data_centers.iter().all(|dc| kept.join(&dc.name).is_dir())
+        }
+    };
+    record.summary.diverged.is_none() && !is_there
 }
 
 /// Shows a run that has finished before.

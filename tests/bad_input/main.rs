@@ -923,7 +923,7 @@ fn a_wrong_flag() {
     for (file, good) in [("run.toml", RUN), ("wan.toml", WAN), ("matrix.csv", MATRIX)] {
         std::fs::write(folder.path().join(file), good).unwrap();
     }
-    let cases: [(&[&str], &[&str]); 21] = [
+    let cases: [(&[&str], &[&str]); 22] = [
         (&["check", "none.toml"], &["cannot read `none.toml`", "No such file"]),
         (&["check", "."], &["cannot read `.`: Is a directory", "in ., expected a file"]),
         (&["chekc", "run.toml"], &["unrecognized subcommand 'chekc'", "'check'"]),
@@ -933,6 +933,10 @@ fn a_wrong_flag() {
         (&["check", "run.toml", "--seed", "9223372036854775808"], &["--seed", "not in"]),
         (&["check", "run.toml", "--driver", "reel"], &["'reel'", "simulated, emulated, real"]),
         (&["train", "run.toml", "--resume", "auto"], &["--out <DIR>"]),
+        (
+            &["train", "run.toml", "--resume", "wan.toml"],
+            &["wan.toml", "found a file, expected the folder of a checkpoint"],
+        ),
         (
             &["train", "run.toml", "--resume", "none"],
             &["none/manifest.json cannot be read", "No such file"],

@@ -122,6 +122,40 @@ fn a_terminated_run_leaves_a_checkpoint_says_so_and_goes_on_to_the_same_end() {
     }
 }
 
+/// A full disk can cut evaluations short, and a file can be moved away: neither is a result to show.
+#[test]
+fn a_finished_run_that_has_lost_its_evaluations_or_its_model_is_made_again() {
+    let folder = folder();
+    let folder = folder.path();
+    let again = |file: &str| {
+        let resumed = finished(folder, &["--out", "lost", "--resume", "auto"]);
+        let text = String::from_utf8_lossy(&resumed.stderr);
+        let expect = format!("the run in lost has finished, and {file} is lost: trains again");
+        assert!(resumed.status.success() && text.contains(&expect), "{text}");
+        same_as_whole(folder, "lost");
+        let model = |of: &str| fs::read(folder.join(of).join("model.safetensors")).unwrap();
+        assert!(model("lost") == model("whole"), "{file}");
+    };
+    for checkpoints in [&[][..], &["--set", "checkpoint.every=700"]] {
+        let _ = fs::remove_dir_all(folder.join("lost"));
+        let first = finished(folder, &[&["--out", "lost", "--quiet"], checkpoints].concat());
+        assert!(first.status.success());
+        if checkpoints.is_empty() {
+            fs::write(folder.join("lost/progress.jsonl"), "").unwrap();
+            again("progress.jsonl");
+            fs::remove_file(folder.join("lost/model.safetensors")).unwrap();
+            again("its model");
+            continue;
+        }
+        fs::write(folder.join("lost/progress.jsonl"), "").unwrap();
+        let resume = [&["--out", "lost", "--resume", "auto"], checkpoints].concat();
+        let resumed = finished(folder, &resume);
+        let text = String::from_utf8_lossy(&resumed.stderr);
+        assert!(text.contains("resumes from") && text.contains("is lost"), "{text}");
+        same_as_whole(folder, "lost");
+    }
+}
+
 #[test]
 fn a_killed_run_goes_on_from_its_last_checkpoint_to_the_same_end() {
     let folder = folder();

@@ -82,6 +82,11 @@ impl Checkpoints {
     /// # Errors
     /// Where it is not whole, or of another run or version.
     pub fn read(&self, path: &Path) -> Result<Resumed, CheckpointError> {
+        if path.is_file() {
+            let problem = "found a file, expected the folder of a checkpoint";
+            return Err(CheckpointError::unreadable(path, problem));
+        }
+
         let at = path.join(MANIFEST);
         check_is_file(&at)?;
         let text = fs::read(&at).map_err(CheckpointError::io(&at, CANNOT_READ))?;

@@ -57,6 +57,7 @@ impl ComparisonPlan {
             let there = if wan == LAN || wan == own { file.clone() } else { file.with_wan(wan)? };
             wans.push((wan, there));
         }
+        check_names(file, &wans)?;
         let lan = machines_of_the_lan(file, &wans)?;
 
         let reference = Variant::new(lan, LAN, BSP)?;
@@ -132,6 +133,21 @@ impl ComparisonPlan {
 
         Ok(Comparison::new(runs))
     }
+}
+
+/// Refuses a WAN whose topology has the name of the LAN, which it would be taken for. The LAN of an earlier comparison is none:
+/// it has one data center.
+fn check_names(file: &RunFile, wans: &[(&str, RunFile)]) -> Result<(), ConfigError> {
+    let own = &file.plan()?.topology;
+    for (wan, there) in wans {
+        let is_asked_for = *wan == LAN && own.name != LAN;
+        let topology = &there.plan()?.topology;
+        if !is_asked_for && topology.name == LAN && topology.data_centers.len() > 1 {
+            let expected = format!("another name: `{LAN}` is all machines in one data center");
+            return Err(there.wrong("topology.name", LAN, &expected));
+        }
+    }
+    Ok(())
 }
 
 /// The run file whose machines the LAN has: that of the WANs, if all have equally many machines, so that times compare; the

@@ -305,6 +305,44 @@ fn a_run_of_a_comparison_that_has_lost_its_evaluations_is_made_again() {
 }
 
 #[test]
+fn bad_data_leaves_no_directory_of_a_comparison() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("bad.csv"), "user,item,rating\n1,1,many\n").unwrap();
+    let compare = ["compare", "run.toml", "--remote", "bsp", "--out", "out"];
+    let data = ["--set", "app.data.source=csv", "--set", "app.data.path=bad.csv"];
+    for seeds in [&[][..], &["--seeds", "2"]] {
+        let (code, _, said) = gaia(place.path(), &[&compare[..], &data, seeds].concat());
+        assert!(code == 2 && said.contains("bad.csv, row 2"), "{said}");
+        assert!(!place.path().join("out").exists());
+    }
+}
+
+#[test]
+fn a_wan_with_the_name_of_the_lan_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let wan = "name = \"lan\"\nwan = { bandwidth = \"9 Mbit/s\", rtt = \"9 ms\" }\n\
+               data_center = [{ name = \"a\" }, { name = \"b\" }]\n";
+    fs::write(place.path().join("wan.toml"), wan).unwrap();
+    let named: [&[&str]; 4] = [
+        &["--set", "topology.name=lan"],
+        &["--set", "topology.name=lan", "--wan", "lan"],
+        &["--wan", "wan.toml"],
+        &["--wan", "lan,wan.toml"],
+    ];
+    for arguments in named {
+        let (code, _, said) =
+            gaia(place.path(), &[&["compare", "run.toml", "--out", "out"], arguments].concat());
+        assert!(code == 2 && said.contains("name` is `lan`"), "{said}");
+        assert!(said.contains("another name: `lan` is all machines in one"), "{said}");
+    }
+
+    // The LAN of an earlier comparison is the LAN.
+    done(place.path(), &["compare", "run.toml", "--remote", "bsp", "--out", "first"]);
+    let lan = "first/lan-bsp/run.toml";
+    done(place.path(), &["compare", lan, "--remote", "bsp,asp", "--out", "second"]);
+}
+
+#[test]
 fn a_comparison_with_a_run_that_diverges_is_reported_and_ends_with_code_1_and_its_name() {
     let place = tempfile::tempdir().unwrap();
     // Each step overshoots ten thousand times.

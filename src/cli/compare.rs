@@ -12,8 +12,7 @@ use super::training::{Shown, carry_out, check_sound, name_among, show_comparison
 use super::{CompareFlags, Done, Failure, OutputFlags, Resume, Terminal, signals};
 use crate::applications::Applications;
 use crate::{ComparisonPlan, Variant, write_comparison};
-use gaia_config::{Plan, RunFile};
-use gaia_core::application::Application;
+use gaia_config::Plan;
 use gaia_driver::Outcome;
 use gaia_report::{Comparison, LivePage, RunDirectory};
 
@@ -47,12 +46,21 @@ pub(super) fn compare(
     let plan = ComparisonPlan::new(&file, &flags.remote, &flags.wan)?;
     let reference = &plan.reference.plan;
     let page = flags.live.serve(terminal)?;
+    let plans: Vec<&Plan> = plan.plans().collect();
+    let built = waiting_for_data(&flags.run.output, || {
+        let mut built = ByHomes::default();
+        for plan in &plans {
+            built.build(plan, &file, applications)?;
+        }
+        Ok(built)
+    })?;
+    let application = built.of(reference);
+    check_memory(&plans, application.as_ref(), &flags.run, terminal)?;
     let out = flags.run.output.out.as_deref();
     let (directory, _sole_use) = directory_of_runs((&flags.ended.resume, out), reference)?;
-    let mut bench = Bench {
-        file: &file,
+    let bench = Bench {
         applications,
-        built: ByHomes::default(),
+        built: &built,
         directory,
         resume: &flags.ended.resume,
         terminal,
@@ -63,10 +71,7 @@ pub(super) fn compare(
 
     // What has ended can be reported from then on.
     bench.directory.write("run.toml", reference.to_toml())?;
-    let application = bench.application(&plan.reference)?;
     terminal.note(&application.describe());
-    let plans: Vec<&Plan> = plan.plans().collect();
-    check_memory(&plans, application.as_ref(), &flags.run, terminal)?;
     let workers = reference.topology.workers();
     let comparison = plan.run(|variant| {
         let own = variant.plan.topology.workers();
@@ -126,9 +131,8 @@ fn check_topologies(plan: &ComparisonPlan) -> Result<(), Failure> {
 
 /// Where the runs of a comparison are carried out, one after the other.
 struct Bench<'a> {
-    file: &'a RunFile,
     applications: &'a dyn Applications,
-    built: ByHomes,
+    built: &'a ByHomes,
     directory: RunDirectory,
     output: &'a OutputFlags,
     resume: &'a Resume,
@@ -139,13 +143,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn application(&mut self, variant: &Variant) -> Result<Arc<dyn Application>, Failure> {
-        let Self { file, applications, built, output, .. } = self;
-        waiting_for_data(output, || built.build(&variant.plan, file, *applications))
-    }
-
-    fn run(&mut self, variant: &Variant) -> Result<Outcome, Failure> {
-        let application = self.application(variant)?;
+    fn run(&self, variant: &Variant) -> Result<Outcome, Failure> {
+        let application = self.built.of(&variant.plan);
         let directory = directory_in(&self.directory, &variant.name(), &variant.plan, self.resume)?;
         if let Some(outcome) = ended(&directory, &variant.plan, application.as_ref())? {
             self.terminal.note(&format!("{} has ended before", directory.path().display()));
@@ -154,7 +153,7 @@ impl Bench<'_> {
 
         let (interrupted, program) = (self.interrupted.clone(), self.applications.program());
         let shown = Shown { page: self.page.as_ref(), ..Shown::alone(self.output) };
-        carry_out(&variant.plan, &application, &directory, shown, interrupted, program)
+        carry_out(&variant.plan, application, &directory, shown, interrupted, program)
     }
 }
 

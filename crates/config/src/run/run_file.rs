@@ -304,6 +304,13 @@ impl RunFile {
         self.sources.error(self.root.problem(key, fault))
     }
 
+    /// The error that the value of a key is not what the caller takes. It shows where the value was written.
+    pub fn wrong(&self, key: &str, found: &str, expected: &str) -> ConfigError {
+        let (found, expected) = (found.to_owned(), expected.to_owned());
+        let fault = Fault::Wrong { found, expected, help: None };
+        self.sources.error(self.root.problem(key, fault))
+    }
+
     fn add_flag(&mut self, flag: &Override) -> usize {
         add_flag(&mut self.sources, flag)
     }

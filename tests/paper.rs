@@ -360,6 +360,7 @@ fn bad_flags_are_refused_before_anything_runs() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(complaint), "{arguments:?}: {said}");
+        assert!(!out.path().join("out").exists(), "{arguments:?} left files");
     };
     check(&["--only", "cell"], "cells");
     check(&["--apps", "mf,mg"], "--apps: `mg` does not exist, expected one of mf");
@@ -369,6 +370,14 @@ fn bad_flags_are_refused_before_anything_runs() {
     let with = |extra: [&'static str; 2]| cheap.into_iter().chain(extra).collect::<Vec<_>>();
     check(&with(["--set", "app.ranks=3"]), "did you mean `rank`");
     check(&with(["--set", "sync.remote.treshold=3"]), "did you mean `threshold`");
+    check(&with(["--set", "BAD"]), "expected a key and its value, such as");
+    check(&with(["--set", "stop.clocks=0"]), "`stop.clocks` is `0`");
+    check(
+        &with(["--set", "topology.bandwidth_scale=0.5"]),
+        "--set topology.bandwidth_scale=0.5: these sections run over WANs of their own at a scale that is fitted",
+    );
+    check(&["--only", "skew", "--quick", "--set", "topology.defaults.workers=0"], "`topology.def");
+    check(&["--only", "systems", "--quick", "--set", "app.rnak=3"], "unknown key `app.rnak`");
     let missing =
         "--data: `nowhere/movielens_latest_small/ratings.csv.gz` does not exist, expected a folder";
     check(&with(["--data", "nowhere"]), missing);

@@ -156,7 +156,11 @@ impl Failure {
             | Self::Deploy(_)
             | Self::NoCheckpoints(_)
             | Self::Usage(_) => 2,
-            Self::Evaluation(EvaluationError::Unknown { .. } | EvaluationError::Data { .. }) => 2,
+            Self::Evaluation(
+                EvaluationError::Unknown { .. }
+                | EvaluationError::Data { .. }
+                | EvaluationError::Fitted { .. },
+            ) => 2,
             Self::Report(error) if error.is_bad_input() => 2,
             Self::Certificates(error) if error.is_bad_input() => 2,
             Self::Checkpoint(error) if error.is_bad_input() => 2,

@@ -48,6 +48,17 @@ pub enum EvaluationError {
         /// The known names.
         expected: String,
     },
+    /// A setting of the topology that runs over the paper's WANs replace.
+    #[error(
+        "--set {setting}: these sections run over WANs of their own at a scale that is fitted, expected no setting of `topology`, \
+         or --only with {sections}"
+    )]
+    Fitted {
+        /// The setting.
+        setting: String,
+        /// The sections that have it.
+        sections: &'static str,
+    },
     /// BSP on the LAN did not converge, so there is no target objective.
     #[error(
         "{run}: BSP on the LAN did not converge within {clocks} clocks: set more clocks or a higher learning rate"

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::EvaluationError;
-use super::brakes;
 use super::experiment::Experiment;
 use super::suite::{BSP, CENTRALIZE, Changes, LAN, OURS, PUBLISHED_ASP, Suite, WORST};
+use super::{brakes, rates, skew, systems};
 use gaia_report::paper::PaperFile;
 
 /// The parts of the evaluation to run, and their rows. An empty list means all.
@@ -85,7 +85,37 @@ impl Request {
         known("--apps", &self.apps, &apps)?;
         known("--wans", &self.wans, &wans)?;
         known("--models", &self.models, &models)?;
-        self.check_data(suite)
+        self.check_data(suite)?;
+        self.check_settings(suite)
+    }
+
+    /// Checks settings in the plans that they become part of, before anything is fitted. Links as fast as they are suit every WAN.
+    fn check_settings(&self, suite: &Suite) -> Result<(), EvaluationError> {
+        let Changes { settings, .. } = &self.changes;
+        let experiments = self.experiments(suite);
+        let of_topology = settings.iter().find(|setting| is_of_topology(setting));
+        if let (Some(setting), false) = (of_topology, experiments.is_empty()) {
+            let sections = "skew, rates or systems";
+            return Err(EvaluationError::Fitted { setting: setting.clone(), sections });
+        }
+
+        for Experiment { app, wan, .. } in &experiments {
+            for contender in [BSP, OURS].iter().filter_map(|name| suite.contender(name)) {
+                if let Some(remote) = contender.remote(app.name, wan.name, &self.changes)? {
+                    app.plan(wan, 1.0, &remote, &self.changes)?;
+                }
+            }
+        }
+        if self.wants(Section::Skew) {
+            skew::jobs(suite, &self.changes)?;
+        }
+        if self.wants(Section::Rates) {
+            rates::jobs(suite, &self.changes)?;
+        }
+        if suite.systems.is_some() && self.wants(Section::Systems) {
+            systems::check_settings(&self.changes)?;
+        }
+        Ok(())
     }
 
     fn check_data(&self, suite: &Suite) -> Result<(), EvaluationError> {
@@ -226,6 +256,10 @@ impl Request {
 /// Whether a list contains a name. An empty list contains all.
 fn chosen(list: &[String], name: &str) -> bool {
     list.is_empty() || list.iter().any(|one| one == name)
+}
+
+fn is_of_topology(setting: &str) -> bool {
+    setting.split(['.', '=']).next().is_some_and(|table| table.trim() == "topology")
 }
 
 fn known(flag: &'static str, asked: &[String], there: &[&str]) -> Result<(), EvaluationError> {

@@ -70,7 +70,7 @@ fn plan(context: &Context<'_, '_>, name: &str, delay: u64) -> Result<Plan, Evalu
     context.plan(&APP, &format!("delay-{name}"), &[local])
 }
 
-const APP: App = App {
+pub(super) const APP: App = App {
     name: "delay",
     file: "config/paper/systems-delay.toml",
     text: include_str!("../../../../config/paper/systems-delay.toml"),

@@ -54,6 +54,14 @@ pub(super) fn check(
     Ok((rows, runs))
 }
 
+/// Checks settings in the plans of the applications that run files describe.
+pub(super) fn check_settings(changes: &Changes) -> Result<(), EvaluationError> {
+    for app in [quorum::APP, delay::APP, sparse::APP] {
+        app.own_plan(&[], changes)?;
+    }
+    Ok(())
+}
+
 impl Context<'_, '_> {
     /// The plan of a check's application, under a name of its own among the run files.
     fn plan(&self, app: &App, name: &str, settings: &[Override]) -> Result<Plan, EvaluationError> {

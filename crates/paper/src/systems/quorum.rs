@@ -68,7 +68,7 @@ fn plan(
     context.plan(&APP, &format!("quorum-{name}"), &settings)
 }
 
-const APP: App = App {
+pub(super) const APP: App = App {
     name: "quorum",
     file: "config/paper/systems-quorum.toml",
     text: include_str!("../../../../config/paper/systems-quorum.toml"),

@@ -343,6 +343,19 @@ fn a_wan_with_the_name_of_the_lan_is_refused() {
 }
 
 #[test]
+fn a_directory_of_a_seed_that_holds_another_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    done(place.path(), &["train", "run.toml", "--seeds", "2", "--out", "two"]);
+    done(place.path(), &["train", "run.toml", "--seed", "8", "--seeds", "2", "--out", "later"]);
+    fs::rename(place.path().join("two/seed-7"), place.path().join("two/seed-9")).unwrap();
+    let expect = "error: two/seed-9: a run of seed 7, expected one of seed 9, which the directory is named after\n";
+    for others in [&[][..], &["later", "--out", "both"]] {
+        let (code, _, said) = gaia(place.path(), &[&["report", "two"], others].concat());
+        assert_eq!((code, said.as_str()), (2, expect));
+    }
+}
+
+#[test]
 fn a_comparison_with_a_run_that_diverges_is_reported_and_ends_with_code_1_and_its_name() {
     let place = tempfile::tempdir().unwrap();
     // Each step overshoots ten thousand times.

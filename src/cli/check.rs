@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::check_data::{PlaceFindings, check_data};
 use super::memory::check_memory;
+use super::node::PlaceFlags;
 use super::{CheckFlags, Failure, Terminal};
 use crate::applications::Applications;
 use gaia_config::{ComputeModel, ComputeRate, Decision, DriverKind, Plan};
@@ -97,6 +98,7 @@ pub(super) fn check(
     let file = flags.run.read(applications)?;
     let plan = file.plan()?;
     let own = flags.place.data_center(&plan)?;
+    check_place(flags)?;
     let checked = check_data(&plan, own, flags.data, &file, applications)?;
     let application = checked.application.as_ref();
     if let Some(application) = application {
@@ -130,6 +132,33 @@ pub(super) fn check(
         1 => Err(Failure::run("a link does not work")),
         broken => Err(Failure::run(format!("{broken} links do not work"))),
     }
+}
+
+/// Refuses flags that say which node this is, where nothing is checked for one node.
+fn check_place(flags: &CheckFlags) -> Result<(), Failure> {
+    if flags.connect {
+        return Ok(());
+    }
+    let PlaceFlags { dc, server, worker, coordinator, certs, state, listen } = &flags.place;
+    let of_a_node = [
+        ("--server", server.is_some()),
+        ("--worker", worker.is_some()),
+        ("--coordinator", *coordinator),
+        ("--certs", certs.is_some()),
+        ("--state", state.is_some()),
+        ("--listen", listen.is_some()),
+    ];
+    if let Some((flag, _)) = of_a_node.iter().find(|(_, is_given)| *is_given) {
+        return Err(Failure::usage(format!(
+            "{flag} is for the links of one node, expected --connect beside it"
+        )));
+    }
+    if dc.is_some() && !flags.data {
+        return Err(Failure::usage(
+            "--dc is for the data or the links of one data center, expected --data or --connect beside it",
+        ));
+    }
+    Ok(())
 }
 
 impl MemoryFindings {

@@ -5,7 +5,7 @@ use super::training::{show_comparison, show_result};
 use super::{Failure, ReportFlags, Terminal};
 use gaia_report::{
     Comparison, Paint, RunDirectory, RunRecord, SeededComparison, figures, paper, read_comparison,
-    read_runs, read_seeds, write_comparison, write_run_pages, write_seeds,
+    read_runs, read_runs_of_seed, read_seeds, write_comparison, write_run_pages, write_seeds,
 };
 
 /// Writes the report of finished runs again, or of several runs side by side.
@@ -86,8 +86,8 @@ fn set_seeds_side_by_side(
                 figures::seeds(&seeds)
             )));
         }
-        for ((_, directory), (_, runs)) in own.iter().zip(&mut comparisons) {
-            runs.extend(read_runs(&directory.members()?)?);
+        for ((seed, directory), (_, runs)) in own.iter().zip(&mut comparisons) {
+            runs.extend(read_runs_of_seed(directory, *seed)?);
         }
     }
 

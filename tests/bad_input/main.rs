@@ -923,7 +923,7 @@ fn a_wrong_flag() {
     for (file, good) in [("run.toml", RUN), ("wan.toml", WAN), ("matrix.csv", MATRIX)] {
         std::fs::write(folder.path().join(file), good).unwrap();
     }
-    let cases: [(&[&str], &[&str]); 22] = [
+    let cases: [(&[&str], &[&str]); 24] = [
         (&["check", "none.toml"], &["cannot read `none.toml`", "No such file"]),
         (&["check", "."], &["cannot read `.`: Is a directory", "in ., expected a file"]),
         (&["chekc", "run.toml"], &["unrecognized subcommand 'chekc'", "'check'"]),
@@ -936,6 +936,11 @@ fn a_wrong_flag() {
         (
             &["train", "run.toml", "--resume", "wan.toml"],
             &["wan.toml", "found a file, expected the folder of a checkpoint"],
+        ),
+        (&["check", "run.toml", "--dc", "west"], &["--dc", "expected --data or --connect"]),
+        (
+            &["check", "run.toml", "--data", "--dc", "west", "--server", "0"],
+            &["--server is for the links of one node, expected --connect"],
         ),
         (
             &["train", "run.toml", "--resume", "none"],

@@ -182,6 +182,15 @@ fn a_model_that_lost_what_copies_had_is_called_so() {
     }
 }
 
+/// BSP on the LAN may have set the target before these runs were set side by side.
+#[test]
+fn without_the_lan_nobody_is_said_to_have_set_the_target() {
+    let runs = [WAN_ASP, WAN_BSP].map(sample::run).to_vec();
+    let block = comparison_block(&Comparison::new(runs), None, Paint::Plain);
+    let expect = "Target objective 0.71: the objective at which each run stops\n";
+    assert!(block.contains(expect), "{block}");
+}
+
 #[test]
 fn a_comparison_ends_in_a_table() {
     let runs = [WAN_TAP, WAN_ASP, LAN_BSP, WAN_SSP, WAN_BSP].map(sample::run).to_vec();

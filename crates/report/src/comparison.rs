@@ -162,8 +162,9 @@ impl Comparison {
     /// Where the target comes from, in a sentence without a full stop.
     pub fn definition(&self) -> String {
         let Some(target) = self.target_objective else { return "each run's own stop rule".into() };
+        // BSP on the LAN may have set it, and not be among these runs.
         let Some(lan) = self.lan_baseline() else {
-            return "the objective that the run file sets".into();
+            return "the objective at which each run stops".into();
         };
         if held_at_the_end(&lan.progress).map(target_of) != Some(target) {
             return "the objective that the run file sets".into();

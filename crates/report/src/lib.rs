@@ -124,9 +124,40 @@ pub fn write_seeds(
 pub fn read_seeds(directory: &RunDirectory) -> Result<SeededComparison, ReportError> {
     let mut comparisons = Vec::new();
     for (seed, child) in directory.seeds()? {
-        comparisons.push((seed, read_comparison(&child)?));
+        let comparison = read_comparison(&child)?;
+        check_seed(&child, seed, comparison.runs.iter().map(|run| &run.row.summary))?;
+        comparisons.push((seed, comparison));
     }
     Ok(SeededComparison::new(comparisons))
+}
+
+/// Reads the runs in the directory of one seed, as comparisons take them.
+///
+/// # Errors
+/// As [`read_runs`]; [`ReportError::OtherSeed`] where one is of another seed.
+pub fn read_runs_of_seed(
+    directory: &RunDirectory,
+    seed: u64,
+) -> Result<Vec<(Summary, Vec<Progress>)>, ReportError> {
+    let runs = read_runs(&directory.members()?)?;
+    check_seed(directory, seed, runs.iter().map(|(summary, _)| summary))?;
+    Ok(runs)
+}
+
+/// Checks that runs are of the seed after which their directory is named: it may have been copied under another name.
+fn check_seed<'s>(
+    directory: &RunDirectory,
+    seed: u64,
+    mut runs: impl Iterator<Item = &'s Summary>,
+) -> Result<(), ReportError> {
+    match runs.find(|run| run.seed != seed) {
+        None => Ok(()),
+        Some(other) => Err(ReportError::OtherSeed {
+            path: directory.path().to_owned(),
+            found: other.seed,
+            expected: seed,
+        }),
+    }
 }
 
 /// Reads the runs below a comparison's directory, or the run that the directory holds, and compares them again. The WANs

@@ -30,6 +30,16 @@ pub enum ReportError {
         /// The `run.toml` of the others.
         path: PathBuf,
     },
+    /// A directory of one seed has a run of another.
+    #[error("{}: a run of seed {found}, expected one of seed {expected}, which the directory is named after", path.display())]
+    OtherSeed {
+        /// The directory.
+        path: PathBuf,
+        /// The seed of the run.
+        found: u64,
+        /// The seed in the name.
+        expected: u64,
+    },
     /// The path names a file.
     #[error("{}: not a directory, expected one", path.display())]
     NotADirectory {

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use gaia_model::{kind_name, new_file};
 
 use super::error::CheckpointError;
+use super::uncached;
 
 /// A disk. When a call returns, it is complete, and no later crash loses what it has written or synced.
 pub trait Disk: Send {
@@ -141,7 +142,7 @@ pub(super) fn write_synced<'p>(
             syncer.sync_data(&file)?;
             unsynced = 0;
         }
-        file.write_all(piece)?;
+        uncached::append(&mut file, piece)?;
         unsynced += piece.len();
     }
     syncer.sync_all(&file)

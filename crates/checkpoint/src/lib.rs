@@ -42,6 +42,7 @@ mod node_store;
 mod power_loss;
 mod state_file;
 mod tensors;
+mod uncached;
 
 pub use checkpoint::{Checkpoint, Resumed};
 pub use directory::Checkpoints;

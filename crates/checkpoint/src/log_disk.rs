@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::CheckpointError;
 use super::disk::{Syncer, SystemSyncer, check_is_file, make_directory, write_synced};
+use super::uncached;
 
 /// The files of one log, by name.
 pub trait LogDisk {
@@ -149,7 +150,7 @@ impl<S: Syncer> LogDisk for LogFolder<S> {
     }
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.opened(name)?.0.write_all(bytes)
+        uncached::append(self.opened(name)?.0, bytes)
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {

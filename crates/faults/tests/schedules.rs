@@ -877,6 +877,26 @@ fn halves_that_wait_for_each_other_at_two_servers_go_on() {
     holds_as_it_is(text);
 }
 
+/// A frame of a round is written without the updates that come after the round began, and never without those before. The
+/// server is down before a checkpoint takes the place of these.
+#[test]
+fn what_a_part_follows_from_is_on_disk_before_it_leaves() {
+    let text = r#"
+        seed = 5000003953
+        data_centers = 2
+        servers = 1
+        workers = 1
+        rows = 1
+        clocks = 2
+        remote = "local-steps"
+        deferred_log = true
+        packets = {}
+        fault = [{ kind = "disk-full", at = "278 ms", lasts = "13 ms", dc = 0, server = 0 }]
+    "#;
+    holds_as_it_is(text);
+    holds("remote = \"local-steps\"\ndeferred_log = true", 500);
+}
+
 /// The worker waits for another data center's home, or for that of its own data center, which drains.
 #[test]
 fn a_worker_that_comes_back_at_the_drain_waits_for_no_round() {

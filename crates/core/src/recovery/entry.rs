@@ -8,10 +8,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::RecoveryError;
+use super::log_buffer::EntryKind;
 use super::worker_session::RequestSeq;
 use crate::node::{RowsRead, WorkerMessage};
 use crate::session::{Incarnation, PeerHello};
-use crate::types::{Clock, DcId, Instant, Lane, ShardId, WorkerId, messagepack};
+use crate::types::{Clock, DcId, Instant, Lane, ShardId, ShardLayout, WorkerId, messagepack};
 
 /// An input of a server, with its time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -159,14 +160,27 @@ pub enum WorkerEntry {
 }
 
 impl Input {
-    /// Whether nothing leaves the data center because of it, and a worker can repeat it. What a worker sends reaches another
-    /// data center only with a frame, and the frame's cut is an input of its own. A reset is not repeated, and without it the
-    /// server would answer a read of before.
-    pub(super) fn is_local(&self) -> bool {
+    /// What may wait for the entry of this input, and what it depends on. What a worker sends reaches another data center only
+    /// with a frame, and the frame's cut is an input of its own. A reset is not repeated, and without it the server would answer
+    /// a read of before. `in_rounds` is whether other data centers receive nothing but what was taken for a round.
+    pub(super) fn kind(&self, in_rounds: bool) -> EntryKind {
         match self {
-            Self::Worker { message, .. } => RequestSeq::of(message).is_some(),
-            Self::Acknowledged { .. } | Self::Drained { .. } => true,
-            _ => false,
+            Self::Worker { message, .. } if RequestSeq::of(message).is_some() => EntryKind::Local,
+            Self::Acknowledged { .. } | Self::Drained { .. } => EntryKind::Local,
+            Self::Frame { lane: Lane::Data, .. } | Self::Cut { lane: Lane::Data, .. }
+                if in_rounds =>
+            {
+                EntryKind::Independent
+            }
+            _ => EntryKind::Prompt,
+        }
+    }
+
+    /// About the bytes of what a worker has sent. `layout` is that of the server.
+    pub(super) fn worker_bytes(&self, layout: &ShardLayout) -> u64 {
+        match self {
+            Self::Worker { message, .. } => message.lan_bytes(layout),
+            _ => 0,
         }
     }
 }

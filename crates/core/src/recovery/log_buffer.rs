@@ -2,8 +2,12 @@
 //!
 //! Most entries are *prompt*: nothing leaves the node before they are on disk. With [`Logging::Deferred`] bulky entries of a
 //! data center's own workers and servers are not, and entries of these that come after a bulky one are not either. They
-//! are on disk before the next prompt entry is, since a log has all entries in order. Where they have become too many, a
-//! checkpoint takes their place.
+//! are on disk before the next entry that depends on them is, since a log has all of these in order.
+//!
+//! Where they become too many, they are left out, with all local ones after them, until a checkpoint takes the place of all. Of
+//! this *gap* nothing has left the node. An entry that depends on none of it is written meanwhile: where data centers exchange
+//! changes in rounds, a frame depends on what workers have sent before the round began. A node that crashes then replays what was
+//! written, and receives what is in the gap after that, from workers that repeat it.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -29,6 +33,18 @@ pub enum Logging {
     },
 }
 
+/// What may wait for an entry to be on disk, and what it depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntryKind {
+    /// It depends on all entries before it, and nothing leaves before it is on disk.
+    Prompt,
+    /// Nothing leaves before it is on disk. Of [local](Self::Local) entries it depends on those up to the latest that is
+    /// [needed](LogBuffer::need).
+    Independent,
+    /// Nothing leaves because of it, and who has sent it can repeat it.
+    Local,
+}
+
 /// The place of an entry among all of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position(u64);
@@ -43,13 +59,23 @@ pub(super) struct LogBuffer {
     prompt_count: usize,
     /// The bytes of those after it.
     deferred_bytes: u64,
-    /// The entry after which all were dropped, if some were.
-    dropped_after: Option<Position>,
+    /// The entry after which the gap begins, if there is one.
+    gap_after: Option<Position>,
+    /// Whether an entry depends on some in the gap.
+    needs_gap: bool,
+    /// The bytes of local entries since the latest that is needed.
+    local_bytes: u64,
+    /// Whether these are left out from the first bulky one on: they were too many the last time.
+    leaves_out: bool,
     pushed: Position,
     /// The latest prompt entry.
     prompt: Position,
-    /// The latest entry that is being written.
+    /// The latest entry that a later one may depend on, whatever its kind.
+    needed: Position,
+    /// The latest entry that is being written, or has been left out.
     taken: Position,
+    /// The latest entry that was being written, or left out, at the last sync.
+    settled: Position,
     /// The latest entry that is on disk, with all before it.
     durable: Position,
 }
@@ -61,42 +87,46 @@ impl LogBuffer {
             waiting: Vec::new(),
             prompt_count: 0,
             deferred_bytes: 0,
-            dropped_after: None,
+            gap_after: None,
+            needs_gap: false,
+            local_bytes: 0,
+            leaves_out: false,
             pushed: Position::default(),
             prompt: Position::default(),
+            needed: Position::default(),
             taken: Position::default(),
+            settled: Position::default(),
             durable: Position::default(),
         }
     }
 
-    /// Adds an entry. `is_local` is whether it can be deferred.
-    pub(super) fn push<T: Serialize>(&mut self, entry: &T, is_local: bool) {
+    /// Adds an entry of about so many bytes, as far as is known.
+    pub(super) fn push<T: Serialize>(&mut self, entry: &T, kind: EntryKind, bytes: u64) {
         if self.logging == Logging::Off {
             return;
         }
-        let before = self.prompt.max(self.taken);
-        let mut is_deferred = is_local && self.pushed > before;
+        let whole = self.whole();
         self.pushed.0 += 1;
 
-        if self.dropped_after.is_none() {
-            let entry = encode(entry);
-            let bytes = entry.len() as u64;
-            self.waiting.push(entry);
-            if let Logging::Deferred { bulky, bytes_max } = self.logging {
-                is_deferred |= is_local && bytes >= bulky;
-                if is_deferred {
-                    self.deferred_bytes += bytes;
-                }
-                if self.deferred_bytes > bytes_max {
-                    self.waiting.truncate(self.prompt_count);
-                    self.dropped_after = Some(before);
-                }
-            }
-        }
-        if !is_deferred {
-            self.prompt = self.pushed;
+        let needs_all = match kind {
+            EntryKind::Local => return self.push_local(entry, bytes, whole),
+            EntryKind::Independent => self.needed > whole,
+            EntryKind::Prompt => true,
+        };
+        self.prompt = self.pushed;
+        if needs_all && self.gap_after.is_some() {
+            self.needs_gap = true;
+        } else {
+            self.waiting.push(encode(entry));
             (self.prompt_count, self.deferred_bytes) = (self.waiting.len(), 0);
         }
+    }
+
+    /// Later entries may depend on the latest one, and on all before it.
+    pub(super) fn need(&mut self) {
+        self.needed = self.pushed;
+        let local_bytes = std::mem::take(&mut self.local_bytes);
+        self.leaves_out = self.bytes_max().is_some_and(|most| local_bytes > most);
     }
 
     /// The latest entry.
@@ -114,19 +144,19 @@ impl LogBuffer {
         self.is_durable(self.pushed)
     }
 
-    /// Whether every prompt entry is on disk, and all before it.
+    /// Whether every prompt entry is on disk, and all that it depends on.
     pub(super) fn is_prompt_settled(&self) -> bool {
-        self.is_durable(self.prompt)
+        self.prompt <= self.settled
     }
 
-    /// Whether some of the entries that wait were dropped, and only a checkpoint can take their place.
-    pub(super) fn has_dropped(&self) -> bool {
-        self.dropped_after.is_some()
+    /// Whether only a checkpoint can take the place of some entries.
+    pub(super) fn has_gap(&self) -> bool {
+        self.gap_after.is_some()
     }
 
-    /// Whether a checkpoint has to be written now: entries before a prompt one were dropped.
-    fn needs_checkpoint(&self) -> bool {
-        self.dropped_after.is_some_and(|last| self.prompt > last)
+    /// Whether prompt entries depend on some in whose place only a checkpoint can be.
+    pub(super) fn needs_checkpoint(&self) -> bool {
+        self.needs_gap
     }
 
     /// The number of entries that are not on disk.
@@ -134,24 +164,79 @@ impl LogBuffer {
         self.pushed.0 - self.durable.0
     }
 
-    /// The entries to write: all, or those before the dropped ones.
+    /// The number of entries that [`Self::take`] would return, if the latest entry is one of them.
+    pub(super) fn entries_up_to_latest(&self) -> Option<u64> {
+        let is_last = self.gap_after.is_none() || !self.needs_gap && self.prompt == self.pushed;
+        is_last.then_some(self.waiting.len() as u64)
+    }
+
+    /// The entries to write: all but those in the gap.
     pub(super) fn take(&mut self) -> Vec<Bytes> {
         assert!(!self.needs_checkpoint(), "a checkpoint takes the place of these entries");
-        self.taken = self.dropped_after.unwrap_or(self.pushed);
+        self.taken = self.pushed;
         (self.prompt_count, self.deferred_bytes) = (0, 0);
         std::mem::take(&mut self.waiting)
     }
 
     /// A checkpoint takes the place of the entries that wait.
     pub(super) fn replace(&mut self) {
-        (self.taken, self.dropped_after) = (self.pushed, None);
+        (self.taken, self.gap_after, self.needs_gap) = (self.pushed, None, false);
         (self.prompt_count, self.deferred_bytes) = (0, 0);
         self.waiting.clear();
     }
 
     /// What was taken or replaced is on disk.
     pub(super) fn synced(&mut self) {
-        self.durable = self.taken;
+        self.settled = self.taken;
+        let durable = self.gap_after.map_or(self.taken, |gap| gap.min(self.taken));
+        self.durable = self.durable.max(durable);
+    }
+
+    /// The latest entry up to which all are on disk before anything leaves.
+    fn whole(&self) -> Position {
+        let prompt = self.prompt.max(self.taken);
+        self.gap_after.unwrap_or(prompt)
+    }
+
+    fn push_local<T: Serialize>(&mut self, entry: &T, bytes: u64, whole: Position) {
+        let (logging, follows) = (self.logging, self.pushed.0 > whole.0 + 1);
+        let is_deferred = |bytes: u64| match logging {
+            Logging::Deferred { bulky, .. } => follows || bytes >= bulky,
+            Logging::Off | Logging::Each => false,
+        };
+        if self.gap_after.is_some() || self.leaves_out && is_deferred(bytes) {
+            self.local_bytes += bytes;
+            return self.leave_gap_after(whole);
+        }
+
+        let entry = encode(entry);
+        let bytes = entry.len() as u64;
+        self.local_bytes += bytes;
+        self.waiting.push(entry);
+        if !is_deferred(bytes) {
+            (self.prompt, self.prompt_count) = (self.pushed, self.waiting.len());
+            return;
+        }
+        self.deferred_bytes += bytes;
+        if self.bytes_max().is_some_and(|most| self.deferred_bytes > most) {
+            self.leave_gap_after(whole);
+        }
+    }
+
+    /// Leaves out the entries after a position, unless there is a gap.
+    fn leave_gap_after(&mut self, last: Position) {
+        if self.gap_after.is_none() {
+            self.gap_after = Some(last);
+            self.waiting.truncate(self.prompt_count);
+            self.deferred_bytes = 0;
+        }
+    }
+
+    fn bytes_max(&self) -> Option<u64> {
+        match self.logging {
+            Logging::Deferred { bytes_max, .. } => Some(bytes_max),
+            Logging::Off | Logging::Each => None,
+        }
     }
 }
 
@@ -170,40 +255,40 @@ mod tests {
     #[test]
     fn small_entries_are_prompt_and_bulky_ones_wait_for_them() {
         let mut log = buffer(1 << 20);
-        log.push(&"small", true);
+        log.push(&"small", EntryKind::Local, 0);
         assert!(!log.is_prompt_settled());
         assert_eq!(log.take().len(), 1);
         log.synced();
         assert!(log.is_settled());
 
         // What follows a bulky entry waits with it, and is written before what may leave.
-        log.push(&bulky(), true);
-        log.push(&"small", true);
+        log.push(&bulky(), EntryKind::Local, 0);
+        log.push(&"small", EntryKind::Local, 0);
         assert!(log.is_prompt_settled() && !log.is_settled());
-        log.push(&"leaves", false);
+        log.push(&"leaves", EntryKind::Prompt, 0);
         assert!(!log.is_prompt_settled());
         assert_eq!((log.take().len(), log.waiting()), (3, 3));
         log.synced();
         assert!(log.is_settled());
-        log.push(&bulky(), false);
+        log.push(&bulky(), EntryKind::Prompt, 0);
         assert!(!log.is_prompt_settled(), "what may leave is prompt, whatever its size");
     }
 
     #[test]
     fn a_checkpoint_takes_the_place_of_too_many_bytes() {
         let mut log = buffer(300);
-        log.push(&bulky(), true);
+        log.push(&bulky(), EntryKind::Local, 0);
         assert!(!log.needs_checkpoint());
-        log.push(&bulky(), true);
-        log.push(&"small", true);
+        log.push(&bulky(), EntryKind::Local, 0);
+        log.push(&"small", EntryKind::Local, 0);
         assert!(!log.needs_checkpoint() && log.is_prompt_settled() && log.take().is_empty());
         log.synced();
         assert!(log.is_prompt_settled() && !log.is_settled());
-        log.push(&"leaves", false);
+        log.push(&"leaves", EntryKind::Prompt, 0);
         assert!(log.needs_checkpoint() && !log.is_prompt_settled());
         log.replace();
         // What comes while the checkpoint is written is not in it.
-        log.push(&"small", true);
+        log.push(&"small", EntryKind::Local, 0);
         assert!(!log.is_prompt_settled());
         log.synced();
         assert!(!log.is_settled() && !log.needs_checkpoint());
@@ -213,23 +298,78 @@ mod tests {
     #[test]
     fn what_comes_before_a_bulky_entry_is_written_though_that_is_dropped() {
         let mut log = buffer(0);
-        log.push(&"small", true);
-        log.push(&bulky(), true);
+        log.push(&"small", EntryKind::Local, 0);
+        log.push(&bulky(), EntryKind::Local, 0);
         assert!(!log.is_prompt_settled() && !log.needs_checkpoint());
         assert_eq!((log.take().len(), log.waiting()), (1, 2));
         log.synced();
         assert!(log.is_prompt_settled() && log.waiting() == 1);
-        log.push(&"small", true);
+        log.push(&"small", EntryKind::Local, 0);
         assert!(log.is_prompt_settled() && log.take().is_empty());
+    }
+
+    #[test]
+    fn what_depends_on_nothing_in_a_gap_is_written_without_it() {
+        let mut log = buffer(300);
+        let push = |log: &mut LogBuffer, kind| log.push(&bulky(), kind, 200);
+        let write = |log: &mut LogBuffer| {
+            let entries = log.take().len();
+            log.synced();
+            entries
+        };
+
+        // Without a gap it is as any prompt entry.
+        push(&mut log, EntryKind::Local);
+        log.need();
+        push(&mut log, EntryKind::Independent);
+        assert_eq!((write(&mut log), log.is_settled()), (2, true));
+
+        (0..2).for_each(|_| push(&mut log, EntryKind::Local));
+        let left_out = log.pushed();
+        assert!(log.has_gap() && log.entries_up_to_latest().is_none());
+        push(&mut log, EntryKind::Independent);
+        assert_eq!(log.entries_up_to_latest(), Some(1));
+        assert!(!log.is_prompt_settled() && !log.needs_checkpoint());
+        assert_eq!(write(&mut log), 1);
+        assert!(log.is_prompt_settled() && !log.is_settled() && !log.is_durable(left_out));
+
+        // What is needed is in the gap.
+        log.need();
+        push(&mut log, EntryKind::Independent);
+        assert!(log.needs_checkpoint() && !log.is_prompt_settled());
+        log.replace();
+        assert!(!log.is_durable(left_out), "the checkpoint is not on disk");
+        log.synced();
+        assert!(log.is_settled() && !log.has_gap());
+    }
+
+    #[test]
+    fn bulky_entries_that_were_too_many_are_left_out_the_next_time() {
+        let mut log = buffer(300);
+        let round = |log: &mut LogBuffer, bulky_entries: usize| {
+            (0..bulky_entries).for_each(|_| log.push(&bulky(), EntryKind::Local, 200));
+            let found = (log.has_gap(), log.waiting.len());
+            log.need();
+            log.push(&"leaves", EntryKind::Independent, 0);
+            match log.needs_checkpoint() {
+                true => log.replace(),
+                false => drop(log.take()),
+            }
+            log.synced();
+            found
+        };
+        assert_eq!(round(&mut log, 2), (true, 0));
+        assert_eq!(round(&mut log, 1), (true, 0));
+        assert_eq!(round(&mut log, 1), (false, 1), "one was not too many");
     }
 
     #[test]
     fn nothing_is_deferred_unless_asked_for() {
         let mut log = LogBuffer::new(Logging::Each);
-        log.push(&bulky(), true);
+        log.push(&bulky(), EntryKind::Local, 0);
         assert!(!log.is_prompt_settled());
         let mut off = LogBuffer::new(Logging::Off);
-        off.push(&bulky(), true);
+        off.push(&bulky(), EntryKind::Local, 0);
         assert!(off.is_settled() && off.take().is_empty());
     }
 }

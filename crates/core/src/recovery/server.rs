@@ -280,9 +280,14 @@ impl RecoverableServer {
         !self.log.is_prompt_settled()
     }
 
-    /// Whether [`Self::begin_checkpoint`] has to take the place of [`Self::take_entries`].
+    /// Whether [`Self::begin_checkpoint`] has to take the place of [`Self::take_entries`], so that results may leave.
     pub fn needs_checkpoint(&self) -> bool {
-        self.log.has_dropped()
+        self.log.needs_checkpoint()
+    }
+
+    /// Whether entries were left out, so that only [`Self::begin_checkpoint`] [settles](Self::is_settled) every input.
+    pub fn lacks_entries(&self) -> bool {
+        self.log.has_gap()
     }
 
     /// Takes the bodies of the entries to write, in order. What follows from them waits for [`Self::handle_synced`].
@@ -316,6 +321,12 @@ impl RecoverableServer {
     /// The number of entries that are not on disk.
     pub fn entries_waiting(&self) -> u64 {
         self.log.waiting()
+    }
+
+    /// The number of entries that [`Self::take_entries`] would return up to that of the latest input. `None` if that was left
+    /// out.
+    pub fn entries_up_to_latest(&self) -> Option<u64> {
+        self.log.entries_up_to_latest()
     }
 
     /// The outputs that [`Self::poll_output`] has not returned.
@@ -426,7 +437,11 @@ impl RecoverableServer {
     /// As [`DurableServer::apply`].
     fn handle(&mut self, now: Instant, input: Input) -> Result<(), PeerError> {
         let at = self.note(now, &input);
+        let before = self.server().rounds_begun();
         let effects = self.durable.apply(at, input)?;
+        if self.server().rounds_begun() != before {
+            self.log.need();
+        }
         self.put(effects.outputs);
         Ok(())
     }
@@ -444,7 +459,10 @@ impl RecoverableServer {
     /// Notes an input, and returns its time.
     fn note(&mut self, now: Instant, input: &Input) -> Instant {
         let at = self.durable.reach(now);
-        self.log.push(&(at, input), input.is_local());
+        let server = self.server();
+        let kind = input.kind(server.rounds_begun().is_some());
+        let bytes = input.worker_bytes(server.layout());
+        self.log.push(&(at, input), kind, bytes);
         at
     }
 }

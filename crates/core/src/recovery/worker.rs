@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use super::durable_worker::{DurableWorker, is_read};
 use super::entry::WorkerEntry;
-use super::log_buffer::{LogBuffer, Logging};
+use super::log_buffer::{EntryKind, LogBuffer, Logging};
 use super::worker_session::RequestSeq;
 use crate::node::{RowsRead, WorkerMessage};
 use crate::types::{Clock, Persist, ShardId, State};
@@ -320,7 +320,7 @@ impl RecoverableWorker {
 
     /// Notes an entry and applies it.
     fn handle(&mut self, entry: WorkerEntry) {
-        self.log.push(&entry, true);
+        self.log.push(&entry, EntryKind::Local, 0);
         self.outputs.extend(self.durable.apply(entry));
     }
 }

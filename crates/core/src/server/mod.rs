@@ -344,6 +344,13 @@ impl Server {
         links
     }
 
+    /// How many rounds this process has begun, if other data centers receive nothing from this one but the changes that were taken
+    /// for a round, and what follows from those of several data centers.
+    pub fn rounds_begun(&self) -> Option<u64> {
+        let has_others = self.traveling.is_some() || self.is_draining();
+        if has_others { None } else { self.remote.rounds_begun() }
+    }
+
     /// Whether updates wait for a mirror. [`Self::poll_transmit`] then returns a data frame, unless the updates have
     /// cancelled each other out.
     pub fn has_updates_for(&self, to: DcId) -> bool {

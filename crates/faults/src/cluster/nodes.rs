@@ -38,14 +38,23 @@ pub(crate) struct Nodes<'p> {
     disk_bug: Option<DiskBug>,
 }
 
+/// A checkpoint of a server in place of entries.
+pub(crate) struct Replacing {
+    /// The number of entries.
+    pub(crate) entries: u64,
+    /// The number of events that are not on disk before.
+    events: usize,
+    state: State,
+}
+
 /// The common part of servers and workers: a process and its disk.
 pub(crate) struct Host {
     /// Whether the process runs.
     pub(crate) up: bool,
     /// Increases with each crash and each restart.
     pub(crate) incarnation: u64,
-    /// A checkpoint that is being written in place of entries, and the number of these.
-    pub(crate) replacing: Option<(u64, State)>,
+    /// A checkpoint that is being written in place of entries.
+    pub(crate) replacing: Option<Replacing>,
     /// Whether a write is in progress. Inputs wait until it is synced.
     pub(crate) writing: bool,
     /// Whether a write of entries that nothing for another data center waits for is scheduled.
@@ -74,8 +83,9 @@ pub(crate) struct ServerNode {
     /// While the node is down, its state at the crash.
     pub(crate) machine: RecoverableServer,
     shadow: RecoveringServer,
-    /// The events since the last sync, each with the number of records at that time.
-    pub(crate) unsynced: Vec<(u64, Undone)>,
+    /// The events that are not on disk, each with the number of records that the disk has once it is. `None` if its entry was
+    /// left out.
+    pub(crate) unsynced: Vec<(Option<u64>, Undone)>,
     /// The number of outputs that were passed to the checkers.
     pub(crate) outputs_seen: usize,
     /// Workers that must be sent their next due request.
@@ -310,19 +320,19 @@ impl<'p> Nodes<'p> {
     /// Begins a checkpoint of a server in place of its entries.
     pub(crate) fn begin_replacing(&mut self, id: ServerId) {
         let node = self.server_mut(id);
-        let entries = node.machine.entries_waiting();
-        node.host.replacing = Some((entries, node.machine.begin_checkpoint()));
+        let (entries, events) = (node.machine.entries_waiting(), node.unsynced.len());
+        let state = node.machine.begin_checkpoint();
+        node.host.replacing = Some(Replacing { entries, events, state });
     }
 
     /// Writes the checkpoint of a server that takes the place of its entries. What is undone by a crash are then only later
     /// events.
-    pub(crate) fn replace(&mut self, id: ServerId, (entries, state): (u64, State)) {
+    pub(crate) fn replace(&mut self, id: ServerId, Replacing { events, state, .. }: Replacing) {
         let shadow = self.fresh_server(id);
         let node = self.server_mut(id);
         node.host.disk.write_checkpoint(state.clone(), true);
         let written = node.host.disk.next_number();
-        node.unsynced.retain(|(number, _)| *number > written + entries);
-        node.unsynced.iter_mut().for_each(|(number, _)| *number -= entries);
+        node.unsynced.drain(..events);
         node.shadow = shadow;
         let restored = node.shadow.restore(state);
         restored.expect("the state of a server fits it");

@@ -204,23 +204,26 @@ impl Schedule<'_> {
         let host = self.nodes.host(node);
         match (host.replacing.take(), node) {
             (Some(replacing), NodeId::Server(id)) => {
-                self.counts.recovery.replaced += replacing.0;
+                self.counts.recovery.replaced += replacing.entries;
                 self.nodes.replace(id, replacing);
             }
             _ => {
                 host.disk.sync();
                 if let NodeId::Server(id) = node {
-                    self.nodes.server_mut(id).unsynced.clear();
+                    let unsynced = &mut self.nodes.server_mut(id).unsynced;
+                    unsynced.retain(|(number, _)| number.is_none());
                 }
             }
         }
     }
 
-    /// Whether a node writes a checkpoint in place of its entries: where it must, and sometimes where it may.
+    /// Whether a node writes a checkpoint in place of its entries: where it must, or nothing else is left to write, and sometimes
+    /// where it may.
     fn replaces(&mut self, node: NodeId) -> bool {
         let NodeId::Server(id) = node else { return false };
         let machine = &self.nodes.servers[&id].machine;
         machine.needs_checkpoint()
+            || machine.lacks_entries() && !machine.must_write()
             || self.nodes.is_deferred() && within(&mut self.chance, 0, 3) == 0
     }
 
@@ -387,7 +390,7 @@ impl Schedule<'_> {
         let survived = node.host.disk.next_number();
         let unsynced = std::mem::take(&mut node.unsynced);
         for (number, undone) in unsynced.into_iter().rev() {
-            if number > survived {
+            if number.is_none_or(|number| number > survived) {
                 self.undo(&undone);
             }
         }

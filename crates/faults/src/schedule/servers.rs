@@ -421,7 +421,8 @@ impl Schedule<'_> {
     pub(super) fn recorder(&mut self, id: ServerId, undone: Undone) {
         if self.logs {
             let node = self.nodes.server_mut(id);
-            let number = node.host.disk.next_number() + node.machine.entries_waiting();
+            let next = node.host.disk.next_number();
+            let number = node.machine.entries_up_to_latest().map(|entries| next + entries);
             node.unsynced.push((number, undone));
         }
     }

@@ -320,6 +320,12 @@ pub(super) trait RemoteModel:
         None
     }
 
+    /// How many rounds this process of the data center has begun, where other data centers receive nothing but the changes
+    /// that were taken for one, and what follows from those of several data centers. `None` where they receive others.
+    fn rounds_begun(&self) -> Option<u64> {
+        None
+    }
+
     /// The model's name in errors.
     fn name(&self) -> &'static str;
 

@@ -165,6 +165,12 @@ impl NodeLog {
         PATIENCE_MIN.max(CHECKPOINTS_PER_PATIENCE * self.took)
     }
 
+    /// As [`Self::patience`], where no worker sends anything: all compute, and a checkpoint takes less than an iteration, or all
+    /// have stopped, and the coordinator waits to hear of it.
+    pub(in crate::real) fn idle_patience(&self) -> Duration {
+        PATIENCE_MIN.max(self.took)
+    }
+
     /// Begins to write a checkpoint in place of entries that were not written. Later ones wait for it: without it, the log
     /// would lack entries before them.
     ///

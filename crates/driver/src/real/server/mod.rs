@@ -52,8 +52,10 @@ struct ServerNode {
     server: RecoverableServer,
     /// `None` if the server cannot be recovered after a crash.
     node_log: Option<NodeLog>,
-    /// When entries are written that only reports to the coordinator wait for.
-    write_due: Option<time::Instant>,
+    /// Since when reports to the coordinator wait for entries, and nothing else does.
+    delayed_since: Option<time::Instant>,
+    /// When the last message of a worker came.
+    worker_heard: time::Instant,
     mirrors: Mirrors,
     links: BTreeMap<DcId, LinkMonitor>,
     workers: Workers,
@@ -238,7 +240,8 @@ impl ServerNode {
             context,
             server,
             node_log,
-            write_due: None,
+            delayed_since: None,
+            worker_heard: time::Instant::now(),
             mirrors: ports.mirrors,
             links,
             workers,
@@ -340,7 +343,7 @@ impl EventHandler for ServerNode {
         let timeout = self.server.poll_timeout().map(|at| self.moment(at));
         let links = self.links.values().flat_map(|link| [link.news_due, Some(link.watch.due())]);
         let links = links.flatten().min();
-        let now = time::Instant::now();
+        let (now, write_due) = (time::Instant::now(), self.write_due());
         let worker = async {
             let (worker, message) = self.workers.next().await;
             Ok(Event::Worker(worker, message))
@@ -354,7 +357,7 @@ impl EventHandler for ServerNode {
             event = self.turns.next(worker, mirror) => event?,
             () = sleep_until(links.unwrap_or(now)), if links.is_some() => Event::Link,
             () = sleep_until(timeout.unwrap_or(now)), if timeout.is_some() => Event::Timeout,
-            () = sleep_until(self.write_due.unwrap_or(now)), if self.write_due.is_some() => Event::WriteDue,
+            () = sleep_until(write_due.unwrap_or(now)), if write_due.is_some() => Event::WriteDue,
         };
         Ok(event)
     }
@@ -463,6 +466,7 @@ impl ServerNode {
     }
 
     fn on_worker(&mut self, worker: WorkerId, message: WorkerMessage) -> Result<(), RealError> {
+        self.worker_heard = time::Instant::now();
         let said = RequestSeq::of(&message);
         let reason = match self.server.handle_worker(self.now(), worker, message) {
             RequestOrder::Due | RequestOrder::Repeated | RequestOrder::AlreadyApplied => {
@@ -522,11 +526,13 @@ impl ServerNode {
     async fn settle(&mut self, coordinator: &CoordinatorClient) -> Result<(), RealError> {
         self.cut();
         self.put_out(coordinator).await;
-        if self.server.must_write() || self.write_due.is_some_and(|at| at <= time::Instant::now()) {
+        if self.write_due().is_some_and(|at| at <= time::Instant::now()) {
             self.write()?;
-            self.put_out(coordinator).await;
+        } else {
+            self.write_prompt()?;
         }
-        self.put_off_writing();
+        self.put_out(coordinator).await;
+        self.note_delay();
         self.transmit()?;
         self.report_resumptions();
         self.log_pause();
@@ -562,15 +568,19 @@ impl ServerNode {
         }
     }
 
-    /// Sets the time of the next write, if reports to the coordinator wait for one.
-    fn put_off_writing(&mut self) {
-        let patience = self.node_log.as_ref().map(NodeLog::patience);
-        match patience.filter(|_| self.server.delays_events()) {
-            Some(patience) => {
-                self.write_due.get_or_insert_with(|| time::Instant::now() + patience);
-            }
-            None => self.write_due = None,
+    /// Notes since when reports to the coordinator wait for entries.
+    fn note_delay(&mut self) {
+        match self.server.delays_events() {
+            true => drop(self.delayed_since.get_or_insert_with(time::Instant::now)),
+            false => self.delayed_since = None,
         }
+    }
+
+    /// When entries are written that only reports to the coordinator wait for.
+    fn write_due(&self) -> Option<time::Instant> {
+        let (since, node_log) = (self.delayed_since?, self.node_log.as_ref()?);
+        let idle_at = self.worker_heard.max(since) + node_log.idle_patience();
+        Some(idle_at.min(since + node_log.patience()))
     }
 
     /// Cuts frames for lanes that have room and no queued frame.
@@ -594,10 +604,25 @@ impl ServerNode {
         }
     }
 
-    /// Writes the log, or a checkpoint in place of entries, so that the outputs that follow from these may be sent.
+    /// Writes the log as far as other nodes wait for it.
+    fn write_prompt(&mut self) -> Result<(), RealError> {
+        if !self.server.must_write() {
+            return Ok(());
+        }
+        if !self.server.lacks_entries() || self.server.needs_checkpoint() {
+            return self.write();
+        }
+        if let Some(node_log) = &mut self.node_log {
+            node_log.write(&self.server.take_entries())?;
+            self.server.handle_synced();
+        }
+        Ok(())
+    }
+
+    /// Writes the log, or a checkpoint in place of entries, so that all outputs may be sent.
     fn write(&mut self) -> Result<(), RealError> {
         let Some(node_log) = &mut self.node_log else { return Ok(()) };
-        if self.server.needs_checkpoint() {
+        if self.server.lacks_entries() {
             let clock = self.server.server().clock();
             node_log.replace(clock, self.server.begin_checkpoint())?;
             node_log.wait()?;
@@ -605,7 +630,7 @@ impl ServerNode {
             node_log.write(&self.server.take_entries())?;
         }
         self.server.handle_synced();
-        self.write_due = None;
+        self.delayed_since = None;
         Ok(())
     }
 

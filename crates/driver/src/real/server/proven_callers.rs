@@ -89,9 +89,7 @@ impl ServerNode {
 
         // The due request implies that all requests before it are answered, so they must be in the log, as far as answers
         // wait for it.
-        if self.server.must_write() {
-            self.write()?;
-        }
+        self.write_prompt()?;
         match proven_caller {
             Some(proven_caller) => self.workers.join(worker, proven_caller.channel, due),
             None => self.workers.join_near(due),

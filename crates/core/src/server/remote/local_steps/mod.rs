@@ -105,6 +105,8 @@ pub(super) struct LocalSteps {
     due: Vec<Vec<Clock>>,
     /// How often a step has changed the copy in this process.
     steps_taken: u64,
+    /// The rounds that this data center has begun in this process.
+    begun: u64,
     links: BTreeMap<DcId, JobLink>,
     drain: Drain,
     /// The method of the drain, once it was requested.
@@ -177,6 +179,7 @@ impl LocalSteps {
             tightness: Tightness::NONE,
             due: first.iter().map(|first| vec![*first; data_centers]).collect(),
             steps_taken: 0,
+            begun: 0,
             links: config.links.keys().map(|peer| (*peer, link())).collect(),
             next: first,
             drain: Drain::new(
@@ -380,6 +383,14 @@ impl RemoteModel for LocalSteps {
         Some(RemoteStretch { stretch, changes_of_others: self.steps_taken })
     }
 
+    /// With a quorum a part can have changes of any clock, with a guard its frame says what workers have measured, and the
+    /// drain sends whole copies.
+    fn rounds_begun(&self) -> Option<u64> {
+        let has_others =
+            self.quorum.is_some() || self.rounds.decided.is_some() || self.draining.is_some();
+        (!has_others).then_some(self.begun)
+    }
+
     fn name(&self) -> &'static str {
         "local-steps"
     }
@@ -428,6 +439,7 @@ persist! {
                 next,
                 due,
                 steps_taken: _,
+                begun: _,
                 links,
                 drain,
                 draining,
@@ -500,6 +512,7 @@ impl LocalSteps {
     fn begin_round(&mut self, now: Instant, fragment: usize, clock: Clock, store: &mut ShardStore) {
         let next = self.rounds.after(clock);
         self.next[fragment] = next;
+        self.begun += 1;
         self.pace.on_begun(now, fragment, next.ahead_of(clock));
 
         for home in (0..self.rounds.data_centers as u16).map(DcId) {

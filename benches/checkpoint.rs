@@ -1,7 +1,7 @@
 //! What a checkpoint of a node costs: writing it, beside a file of as many bytes that is written and synced; and how much longer
 //! the node's log takes in the meantime, on the same disk.
 //!
-//! A checkpoint is its checksum and one copy to the cache of the system, which the disk then writes. So a disk that is slower
+//! A checkpoint is its checksum and one copy to a buffer that the disk reads. So a disk that is slower
 //! than memory decides. The node trains on, but waits for its log, and the log for the disk.
 #![allow(
     clippy::disallowed_types,

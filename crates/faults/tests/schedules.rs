@@ -877,6 +877,30 @@ fn halves_that_wait_for_each_other_at_two_servers_go_on() {
     holds_as_it_is(text);
 }
 
+/// A server that was told of a data center's loss wrote a checkpoint that nothing could read, if the two share no clique of the
+/// overlay.
+#[test]
+fn a_checkpoint_after_a_reset_of_a_data_center_outside_all_cliques_can_be_read() {
+    let text = r#"
+        seed = 17974746526104
+        data_centers = 4
+        servers = 1
+        workers = 2
+        rows = 12
+        clocks = 2
+        remote = "asp"
+        deferred_log = true
+        packets = { repetition = 0.004392291338865777, damage = 0.057073685978529944, delay = 0.08437065342416196 }
+        fault = [
+            { kind = "coordinator-crash", at = "39 ms", lasts = "619 ms", dc = 0, write = "after" },
+            { kind = "crash", at = "155 ms", lasts = "18 ms", dc = 2, worker = 0, write = "before" },
+            { kind = "lost-disk", at = "323 ms", lasts = "646 ms", dc = 3, server = 0 },
+            { kind = "one-way-partition", at = "970 ms", lasts = "7.385 s", dc = 2, peer = 1 },
+        ]
+    "#;
+    holds_as_it_is(text);
+}
+
 /// A frame of a round is written without the updates that come after the round began, and never without those before. The
 /// server is down before a checkpoint takes the place of these.
 #[test]

@@ -70,6 +70,8 @@ pub(super) struct LogBuffer {
     pushed: Position,
     /// The latest prompt entry.
     prompt: Position,
+    /// The latest prompt entry that a data center's own nodes wait for, too. In a gap they do not wait for what leaves.
+    prompt_nearby: Position,
     /// The latest entry that a later one may depend on, whatever its kind.
     needed: Position,
     /// The latest entry that is being written, or has been left out.
@@ -93,6 +95,7 @@ impl LogBuffer {
             leaves_out: false,
             pushed: Position::default(),
             prompt: Position::default(),
+            prompt_nearby: Position::default(),
             needed: Position::default(),
             taken: Position::default(),
             settled: Position::default(),
@@ -114,6 +117,9 @@ impl LogBuffer {
             EntryKind::Prompt => true,
         };
         self.prompt = self.pushed;
+        if kind == EntryKind::Prompt || self.gap_after.is_none() {
+            self.prompt_nearby = self.pushed;
+        }
         if needs_all && self.gap_after.is_some() {
             self.needs_gap = true;
         } else {
@@ -149,6 +155,12 @@ impl LogBuffer {
         self.prompt <= self.settled
     }
 
+    /// Whether every prompt entry is on disk that a data center's own nodes wait for, and all that it depends on. They repeat
+    /// what is in a gap, and what followed from it.
+    pub(super) fn is_settled_nearby(&self) -> bool {
+        self.prompt_nearby <= self.settled
+    }
+
     /// Whether only a checkpoint can take the place of some entries.
     pub(super) fn has_gap(&self) -> bool {
         self.gap_after.is_some()
@@ -178,9 +190,11 @@ impl LogBuffer {
         std::mem::take(&mut self.waiting)
     }
 
-    /// A checkpoint takes the place of the entries that wait.
+    /// A checkpoint takes the place of the entries that wait. Where it will be the same with those that follow, none of the
+    /// local ones waits for it.
     pub(super) fn replace(&mut self) {
-        (self.taken, self.gap_after, self.needs_gap) = (self.pushed, None, false);
+        (self.taken, self.needs_gap) = (self.pushed, false);
+        self.gap_after = self.leaves_out.then_some(self.pushed);
         (self.prompt_count, self.deferred_bytes) = (0, 0);
         self.waiting.clear();
     }
@@ -214,7 +228,8 @@ impl LogBuffer {
         self.local_bytes += bytes;
         self.waiting.push(entry);
         if !is_deferred(bytes) {
-            (self.prompt, self.prompt_count) = (self.pushed, self.waiting.len());
+            (self.prompt, self.prompt_nearby) = (self.pushed, self.pushed);
+            self.prompt_count = self.waiting.len();
             return;
         }
         self.deferred_bytes += bytes;
@@ -340,7 +355,7 @@ mod tests {
         log.replace();
         assert!(!log.is_durable(left_out), "the checkpoint is not on disk");
         log.synced();
-        assert!(log.is_settled() && !log.has_gap());
+        assert!(log.is_settled());
     }
 
     #[test]
@@ -361,6 +376,28 @@ mod tests {
         assert_eq!(round(&mut log, 2), (true, 0));
         assert_eq!(round(&mut log, 1), (true, 0));
         assert_eq!(round(&mut log, 1), (false, 1), "one was not too many");
+    }
+
+    #[test]
+    fn nodes_nearby_do_not_wait_for_what_leaves_while_a_checkpoint_is_written() {
+        let mut log = buffer(300);
+        let mut round = || {
+            (0..2).for_each(|_| log.push(&bulky(), EntryKind::Local, 200));
+            log.need();
+            log.push(&"leaves", EntryKind::Independent, 0);
+            assert!(log.needs_checkpoint() && log.is_settled_nearby());
+            log.replace();
+            // It follows a checkpoint that is not on disk, and is left out as it is.
+            log.push(&"small", EntryKind::Local, 0);
+            assert!(log.is_settled_nearby() && !log.is_prompt_settled());
+            log.synced();
+            assert!(log.is_prompt_settled() && !log.is_settled());
+        };
+        round();
+        round();
+
+        log.push(&"of the run", EntryKind::Prompt, 0);
+        assert!(log.needs_checkpoint() && !log.is_settled_nearby());
     }
 
     #[test]

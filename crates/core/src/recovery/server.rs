@@ -342,10 +342,15 @@ impl RecoverableServer {
     /// The next message or event that does not wait for an entry to be on disk.
     pub fn poll_output(&mut self) -> Option<Output> {
         let is_free = |(position, output): &(Position, Output)| {
-            self.log.is_durable(*position) || self.log.is_prompt_settled() && output.is_for_worker()
+            self.log.is_durable(*position) || self.log.is_settled_nearby() && output.is_for_worker()
         };
         let first = self.outputs.iter().position(is_free)?;
         self.outputs.remove(first).map(|(_, output)| output)
+    }
+
+    /// Whether answers to workers wait for entries to be on disk.
+    pub fn delays_answers(&self) -> bool {
+        !self.log.is_settled_nearby()
     }
 
     /// Whether events for the coordinator wait for entries to be on disk.

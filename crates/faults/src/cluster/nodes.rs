@@ -312,6 +312,11 @@ impl<'p> Nodes<'p> {
         }
     }
 
+    /// Whether answers of a server to its workers wait for a write.
+    pub(crate) fn delays_answers(&self, id: ServerId) -> bool {
+        self.servers[&id].machine.delays_answers()
+    }
+
     /// Whether results leave before bulky entries are on disk.
     pub(crate) fn is_deferred(&self) -> bool {
         matches!(self.logging, Logging::Deferred { .. })

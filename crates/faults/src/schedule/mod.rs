@@ -373,8 +373,12 @@ impl<'p> Schedule<'p> {
         let mut must_write = false;
         while let Some(task) = self.nodes.host(node).inbox.front() {
             if task.needs_settled() {
-                let needs_all = matches!(node, NodeId::Server(_)) && !task.is_join();
-                if self.nodes.must_write(node) || needs_all && !self.nodes.is_settled(node) {
+                let waits = match node {
+                    NodeId::Server(id) if task.is_join() => self.nodes.delays_answers(id),
+                    NodeId::Server(_) => !self.nodes.is_settled(node),
+                    _ => self.nodes.must_write(node),
+                };
+                if waits {
                     must_write = true;
                     break;
                 }

@@ -1,9 +1,11 @@
 //! The log that a node writes before it sends, and the recovery of a node from it in another process.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio::sync::Notify;
 use tracing::info;
 
 use crate::blocking::{Background, in_place};
@@ -51,6 +53,8 @@ pub(in crate::real) struct NodeLog {
 /// A checkpoint that is being written.
 struct Writing {
     written: Background<WrittenCheckpoint>,
+    /// Told at the end.
+    ended: Arc<Notify>,
     began: Instant,
     /// Whether it takes the place of entries.
     replaces: bool,
@@ -250,11 +254,23 @@ impl NodeLog {
         let first_record = Some(self.store.log().next_number());
         let facts = Facts { clock: clock.0, first_record, ..Facts::default() };
         let begun = self.store.begin_checkpoint(Checkpoint { facts, model: None, state });
-        let written = Background::begin(|| begun.write());
-        self.writing = Some(Writing { written, began, replaces: false });
+        let ended = Arc::new(Notify::new());
+        let tell = ended.clone();
+        let written = Background::begin(move || {
+            let written = begun.write();
+            tell.notify_one();
+            written
+        });
+        self.writing = Some(Writing { written, ended, began, replaces: false });
         (self.clock, self.bytes) = (clock, 0);
         self.bytes_max = BYTES_MIN.max(LOG_PER_STATE * state_bytes as u64);
         self.is_writing().map(drop)
+    }
+
+    /// What is told once the checkpoint in place of entries is written that is being written, if one is.
+    pub(in crate::real) fn replacing(&self) -> Option<Arc<Notify>> {
+        let writing = self.writing.as_ref().filter(|writing| writing.replaces)?;
+        Some(writing.ended.clone())
     }
 
     /// Waits for the checkpoint that is being written, if one is.

@@ -13,7 +13,9 @@ pub(super) mod workers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use tokio::sync::Notify;
 use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
 use tracing::info;
 
@@ -52,6 +54,8 @@ struct ServerNode {
     server: RecoverableServer,
     /// `None` if the server cannot be recovered after a crash.
     node_log: Option<NodeLog>,
+    /// Whether a checkpoint is being written in place of entries.
+    replaces: bool,
     /// Since when reports to the coordinator wait for entries, and nothing else does.
     delayed_since: Option<time::Instant>,
     /// When the last message of a worker came.
@@ -96,6 +100,8 @@ enum Event {
     Link,
     /// Entries have waited for long.
     WriteDue,
+    /// A checkpoint in place of entries is written.
+    Replaced,
 }
 
 /// The open ports of a server.
@@ -240,6 +246,7 @@ impl ServerNode {
             context,
             server,
             node_log,
+            replaces: false,
             delayed_since: None,
             worker_heard: time::Instant::now(),
             mirrors: ports.mirrors,
@@ -344,6 +351,7 @@ impl EventHandler for ServerNode {
         let links = self.links.values().flat_map(|link| [link.news_due, Some(link.watch.due())]);
         let links = links.flatten().min();
         let (now, write_due) = (time::Instant::now(), self.write_due());
+        let replacing = self.node_log.as_ref().and_then(NodeLog::replacing);
         let worker = async {
             let (worker, message) = self.workers.next().await;
             Ok(Event::Worker(worker, message))
@@ -358,6 +366,7 @@ impl EventHandler for ServerNode {
             () = sleep_until(links.unwrap_or(now)), if links.is_some() => Event::Link,
             () = sleep_until(timeout.unwrap_or(now)), if timeout.is_some() => Event::Timeout,
             () = sleep_until(write_due.unwrap_or(now)), if write_due.is_some() => Event::WriteDue,
+            () = end_of(replacing) => Event::Replaced,
         };
         Ok(event)
     }
@@ -383,6 +392,7 @@ impl EventHandler for ServerNode {
             Event::Timeout => self.server.handle_timeout(self.now()),
             Event::Link => self.look_at_links()?,
             Event::WriteDue => {}
+            Event::Replaced => self.end_replacing()?,
         }
 
         Ok(ControlFlow::Continue(()))
@@ -579,6 +589,9 @@ impl ServerNode {
     /// When entries are written that only reports to the coordinator wait for.
     fn write_due(&self) -> Option<time::Instant> {
         let (since, node_log) = (self.delayed_since?, self.node_log.as_ref()?);
+        if self.replaces {
+            return None;
+        }
         let idle_at = self.worker_heard.max(since) + node_log.idle_patience();
         Some(idle_at.min(since + node_log.patience()))
     }
@@ -604,40 +617,64 @@ impl ServerNode {
         }
     }
 
-    /// Writes the log as far as other nodes wait for it.
+    /// Writes the log as far as other nodes wait for it, and does not wait for a checkpoint that takes its place: workers go on
+    /// meanwhile.
     fn write_prompt(&mut self) -> Result<(), RealError> {
-        if !self.server.must_write() {
+        if !self.server.must_write() || self.replaces {
             return Ok(());
         }
-        if !self.server.lacks_entries() || self.server.needs_checkpoint() {
-            return self.write();
+        if self.server.needs_checkpoint() {
+            return self.replace();
         }
         if let Some(node_log) = &mut self.node_log {
             node_log.write(&self.server.take_entries())?;
             self.server.handle_synced();
+        }
+        if !self.server.lacks_entries() {
+            self.delayed_since = None;
         }
         Ok(())
     }
 
     /// Writes the log, or a checkpoint in place of entries, so that all outputs may be sent.
     fn write(&mut self) -> Result<(), RealError> {
-        let Some(node_log) = &mut self.node_log else { return Ok(()) };
+        self.end_replacing()?;
         if self.server.lacks_entries() {
-            let clock = self.server.server().clock();
-            node_log.replace(clock, self.server.begin_checkpoint())?;
-            node_log.wait()?;
-        } else {
-            node_log.write(&self.server.take_entries())?;
+            self.replace()?;
+            return self.end_replacing();
         }
-        self.server.handle_synced();
+        if let Some(node_log) = &mut self.node_log {
+            node_log.write(&self.server.take_entries())?;
+            self.server.handle_synced();
+        }
         self.delayed_since = None;
+        Ok(())
+    }
+
+    /// Begins to write a checkpoint in place of entries.
+    fn replace(&mut self) -> Result<(), RealError> {
+        let clock = self.server.server().clock();
+        let Some(node_log) = &mut self.node_log else { return Ok(()) };
+        node_log.replace(clock, self.server.begin_checkpoint())?;
+        self.replaces = true;
+        if node_log.is_writing()? { Ok(()) } else { self.end_replacing() }
+    }
+
+    /// Waits for the checkpoint in place of entries, if one is being written.
+    fn end_replacing(&mut self) -> Result<(), RealError> {
+        let Some(node_log) = self.node_log.as_mut().filter(|_| self.replaces) else {
+            return Ok(());
+        };
+        node_log.wait()?;
+        self.server.handle_synced();
+        (self.replaces, self.delayed_since) = (false, None);
         Ok(())
     }
 
     fn keep_if_due(&mut self) -> Result<(), RealError> {
         let clock = self.server.server().clock();
         let Some(node_log) = &mut self.node_log else { return Ok(()) };
-        if node_log.is_writing()? || !node_log.is_due(clock) {
+        if self.replaces || node_log.is_writing()? || !node_log.is_due(clock) {
             return Ok(());
         }
         self.keep()
@@ -686,6 +723,14 @@ impl ServerNode {
 
     fn moment(&self, at: Instant) -> time::Instant {
         self.origin.1 + at.since(self.origin.0)
+    }
+}
+
+/// Waits for the end of a checkpoint. Waits forever if there is none.
+async fn end_of(writing: Option<Arc<Notify>>) {
+    match writing {
+        Some(writing) => writing.notified().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -89,7 +89,9 @@ impl ServerNode {
 
         // The due request implies that all requests before it are answered, so they must be in the log, as far as answers
         // wait for it.
-        self.write_prompt()?;
+        if self.server.delays_answers() {
+            self.write()?;
+        }
         match proven_caller {
             Some(proven_caller) => self.workers.join(worker, proven_caller.channel, due),
             None => self.workers.join_near(due),

@@ -99,11 +99,12 @@ impl Reachability {
         self.reports.insert(from, report);
     }
 
-    /// Resets a mirror that has lost its state: its report is discarded, and this server's report is sent to it again.
+    /// Resets a mirror that has lost its state: its report is discarded, and this server's report is sent to it again, if it is
+    /// in a clique with this server.
     pub(super) fn on_reset(&mut self, mirror: DcId) {
         self.on_caught_up(mirror);
         self.reports.remove(&mirror);
-        if self.report.version > 0 {
+        if self.report.version > 0 && self.cliques.iter().flatten().any(|dc| *dc == mirror) {
             self.due.insert(mirror);
         }
     }

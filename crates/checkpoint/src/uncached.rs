@@ -85,8 +85,9 @@ const UNCACHED_BYTES_MIN: usize = 1 << 20;
 /// A page. Disks have blocks of this size or of a part of it.
 const BLOCK_BYTES: usize = 4096;
 
-/// What is written at once. It stays in the cache of a processor between the copy and the write.
-const PIECE_BYTES: usize = 1 << 20;
+/// What is written at once. It stays in the cache of a processor between the copy and the write, and a small write of another
+/// file waits for no more than this on the disk. Four times as much is a tenth faster.
+const PIECE_BYTES: usize = 1 << 18;
 
 #[cfg(test)]
 mod tests {

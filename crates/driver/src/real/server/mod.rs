@@ -626,14 +626,7 @@ impl ServerNode {
         if self.server.needs_checkpoint() {
             return self.replace();
         }
-        if let Some(node_log) = &mut self.node_log {
-            node_log.write(&self.server.take_entries())?;
-            self.server.handle_synced();
-        }
-        if !self.server.lacks_entries() {
-            self.delayed_since = None;
-        }
-        Ok(())
+        self.write_entries()
     }
 
     /// Writes the log, or a checkpoint in place of entries, so that all outputs may be sent.
@@ -643,11 +636,16 @@ impl ServerNode {
             self.replace()?;
             return self.end_replacing();
         }
+        self.write_entries()?;
+        self.delayed_since = None;
+        Ok(())
+    }
+
+    fn write_entries(&mut self) -> Result<(), RealError> {
         if let Some(node_log) = &mut self.node_log {
             node_log.write(&self.server.take_entries())?;
             self.server.handle_synced();
         }
-        self.delayed_since = None;
         Ok(())
     }
 

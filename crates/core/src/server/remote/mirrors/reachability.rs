@@ -104,7 +104,7 @@ impl Reachability {
     pub(super) fn on_reset(&mut self, mirror: DcId) {
         self.on_caught_up(mirror);
         self.reports.remove(&mirror);
-        if self.report.version > 0 && self.cliques.iter().flatten().any(|dc| *dc == mirror) {
+        if self.report.version > 0 && is_in(&self.cliques, mirror) {
             self.due.insert(mirror);
         }
     }
@@ -124,7 +124,7 @@ impl Reachability {
     pub(super) fn is_unmet(&self, mirror: DcId, present: &BTreeSet<DcId>) -> bool {
         let named = |report: &LinkReport| report.failed.contains_key(&mirror);
         !present.contains(&mirror)
-            && self.cliques.iter().flatten().any(|dc| *dc == mirror)
+            && is_in(&self.cliques, mirror)
             && self.received_reports(present).any(|(_, report)| named(report))
     }
 
@@ -235,6 +235,11 @@ impl Reachability {
     }
 }
 
+/// Whether a data center is in one of the cliques.
+fn is_in(cliques: &[Vec<DcId>], dc: DcId) -> bool {
+    cliques.iter().any(|clique| clique.contains(&dc))
+}
+
 /// The number of failed links of a report's sender.
 fn failed_count(report: &LinkReport) -> u16 {
     u16::try_from(report.failed_links.len()).unwrap_or(u16::MAX)
@@ -243,7 +248,7 @@ fn failed_count(report: &LinkReport) -> u16 {
 persist! {
     impl Persist<()> for Reachability {
         fn walk(Self { own: _, cliques, report, due, reports, pause }, walk, ()) {
-            let is_mirror = |dc: &DcId| cliques.iter().any(|clique| clique.contains(dc));
+            let is_mirror = |dc: &DcId| is_in(cliques, *dc);
             walk.record("link_report", report)?;
             walk.record_that("due", due, |found, _| found.iter().all(is_mirror))?;
             walk.record_that("link_reports", reports, |found, _| found.keys().all(is_mirror))?;

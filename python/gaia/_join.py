@@ -70,7 +70,8 @@ def join(
             another is of single precision.
         optimizer: The optimizer of a module. After each of its steps the run goes on. Its state stays in this worker.
         evaluate: Called with the model, and returns what it is worth on this worker's held-out data: the loss, or
-            ``(loss, metric)``, or ``(loss, metric, examples)`` where workers have held out different numbers of examples.
+            ``(loss, metric)``, or ``(loss, metric, examples)`` where workers have held out different numbers of examples. The
+            metric may be the loss, with ``metric="loss"``.
         steps_per_clock: Steps between two exchanges with other workers, at least 1.
         metric: The name of the metric in reports and in ``run.metrics``, such as ``"accuracy"``. Left out, reports call it
             ``loss``, and a second number of ``evaluate`` is ``run.metrics["metric"]``.

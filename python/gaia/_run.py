@@ -431,6 +431,9 @@ class Run:
             restore()
             streams.resume()
         loss, metric, weight = _judged(found)
+        if self._metric == "loss" and metric is not None and (metric == loss or math.isnan(metric) and math.isnan(loss)):
+            # Who gives examples has to give a second number.
+            metric = None
         self.metrics = {"clock": self.clock, "loss": loss}
         if self._metric is not None or metric is not None:
             self.metrics[self._name_of_metric(metric is not None)] = loss if metric is None else metric

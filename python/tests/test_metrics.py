@@ -33,6 +33,7 @@ def judged(found, three, **joined):
         ((2.5,), {"metric": "rmse"}, {"loss": 2.5, "rmse": 2.5}),
         ((2.5, 0.75), {"metric": "accuracy", "higher_is_better": True}, {"loss": 2.5, "accuracy": 0.75}),
         ((2.5, 0.75, 10), {"metric": "accuracy"}, {"loss": 2.5, "accuracy": 0.75}),
+        ((2.5, 2.5, 10), {"metric": "loss"}, {"loss": 2.5}),
     ],
 )
 def test_metrics_have_the_loss_and_the_metric_by_its_name(three, found, joined, expected):

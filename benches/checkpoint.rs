@@ -110,10 +110,10 @@ impl Node {
 
     /// The seconds that a group of the log takes.
     fn log_group(&mut self) -> f64 {
-        let log = self.store.log();
+        let store = &mut self.store;
         seconds(|| {
-            log.append(&self.group).expect("room for a record");
-            log.sync().expect("a disk that syncs");
+            store.append(&self.group).expect("room for a record");
+            store.sync().expect("a disk that syncs");
         })
     }
 }

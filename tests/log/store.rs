@@ -39,9 +39,9 @@ fn recover(path: &Path) -> Result<(NodeStore, Node, Recovered), CheckpointError>
 
 /// One record of one byte.
 fn write(store: &mut NodeStore, node: &mut Node, byte: u8) {
-    store.log().append(&[byte]).unwrap();
+    store.append(&[byte]).unwrap();
     node.received.push(byte);
-    store.log().sync().unwrap();
+    store.sync().unwrap();
 }
 
 fn checkpoint(node: &Node, first_record: Option<u64>) -> Checkpoint {
@@ -51,11 +51,12 @@ fn checkpoint(node: &Node, first_record: Option<u64>) -> Checkpoint {
 }
 
 fn keep(store: &mut NodeStore, node: &Node) {
-    let begun = store.begin_checkpoint(checkpoint(node, Some(node.received.len() as u64)));
+    let next = store.next_record(false).unwrap();
+    let begun = store.begin_checkpoint(checkpoint(node, Some(next)));
     store.end_checkpoint(begun.write()).unwrap();
 }
 
-fn segments(store: &mut NodeStore) -> Vec<u64> {
+fn segments(store: &NodeStore) -> Vec<u64> {
     store.log().segments().collect()
 }
 
@@ -86,7 +87,7 @@ fn the_last_checkpoints_are_kept_and_of_the_log_what_they_need() {
         write(&mut store, &mut node, byte);
     }
     // Each segment takes two.
-    assert_eq!(segments(&mut store), [0, 2, 4, 6]);
+    assert_eq!(segments(&store), [0, 2, 4, 6]);
     for (received, kept, left) in [
         (7, &[7][..], &[6][..]),
         (8, &[7, 8], &[6, 8]),
@@ -102,7 +103,7 @@ fn the_last_checkpoints_are_kept_and_of_the_log_what_they_need() {
             names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         assert_eq!(names, kept.iter().map(|at| format!("record-{at:04}")).collect::<Vec<_>>());
-        assert_eq!(segments(&mut store), left, "after {received}");
+        assert_eq!(segments(&store), left, "after {received}");
     }
     // The same again is the same, though its clock has not moved either.
     keep(&mut store, &node);
@@ -119,18 +120,19 @@ fn the_log_goes_on_while_a_checkpoint_is_written_and_keeps_what_the_one_before_n
     keep(&mut store, &node);
     (5..9).for_each(|byte| write(&mut store, &mut node, byte));
     keep(&mut store, &node);
-    assert_eq!(segments(&mut store), [4, 6, 8]);
+    assert_eq!(segments(&store), [4, 6, 8]);
 
     // The process ends before the third is written, and after it is, but before that is known.
     for is_written in [false, true] {
         (9..14).for_each(|byte| write(&mut store, &mut node, byte));
-        let begun = store.begin_checkpoint(checkpoint(&node, Some(node.received.len() as u64)));
+        let next = store.next_record(false).unwrap();
+        let begun = store.begin_checkpoint(checkpoint(&node, Some(next)));
         let began_at = node.received.len();
         (14..17).for_each(|byte| write(&mut store, &mut node, byte));
-        let before = segments(&mut store);
+        let before = segments(&store);
         assert!(before.contains(&8), "{before:?}");
         let written = is_written.then(|| begun.write());
-        assert_eq!(segments(&mut store), before);
+        assert_eq!(segments(&store), before);
 
         drop((store, written));
         let (again, found, _) = recover(directory.path()).unwrap();
@@ -147,7 +149,7 @@ fn a_checkpoint_that_could_not_be_written_leaves_the_ones_before_and_their_log()
     (0..5).for_each(|byte| write(&mut store, &mut node, byte));
     keep(&mut store, &node);
     (5..9).for_each(|byte| write(&mut store, &mut node, byte));
-    let before = segments(&mut store);
+    let before = segments(&store);
 
     let checkpoints = directory.path().join("checkpoints");
     let aside = directory.path().join("aside");
@@ -156,7 +158,7 @@ fn a_checkpoint_that_could_not_be_written_leaves_the_ones_before_and_their_log()
     let begun = store.begin_checkpoint(checkpoint(&node, Some(9)));
     let refused = store.end_checkpoint(begun.write()).unwrap_err();
     assert!(refused.to_string().contains("checkpoints"), "{refused}");
-    assert_eq!(segments(&mut store), before);
+    assert_eq!(segments(&store), before);
 
     fs::remove_file(&checkpoints).unwrap();
     fs::rename(&aside, &checkpoints).unwrap();
@@ -191,6 +193,62 @@ fn where_the_newest_checkpoint_is_damaged_the_one_before_and_a_longer_log_give_t
     damage("record-0012");
     let error = recover(directory.path()).err().unwrap();
     assert!(matches!(error, CheckpointError::NoneWhole { .. }), "{error}");
+}
+
+/// Receives a byte that is not written, and keeps a checkpoint in its place.
+fn replace(store: &mut NodeStore, node: &mut Node, byte: u8) {
+    node.received.push(byte);
+    let next = store.next_record(true).unwrap();
+    let begun = store.begin_replacing(checkpoint(node, Some(next)));
+    store.end_checkpoint(begun.write()).unwrap();
+}
+
+#[test]
+fn a_checkpoint_in_place_of_inputs_is_not_taken_for_the_one_before() {
+    let directory = tempdir().unwrap();
+    let (mut store, mut node, _) = recover(directory.path()).unwrap();
+    write(&mut store, &mut node, 0);
+    keep(&mut store, &node);
+    for byte in 1..5 {
+        replace(&mut store, &mut node, byte);
+        drop(store);
+        let (again, found, recovered) = recover(directory.path()).unwrap();
+        assert_eq!((&found.received, recovered.records), (&node.received, 0));
+        store = again;
+        replace(&mut store, &mut node, 10 * byte);
+    }
+    write(&mut store, &mut node, 7);
+    drop(store);
+    let (_, found, recovered) = recover(directory.path()).unwrap();
+    assert_eq!((found.received, recovered.records), (node.received, 1));
+}
+
+#[test]
+fn a_log_that_goes_on_from_a_checkpoint_in_place_of_inputs_does_so_from_none_before() {
+    for ends_before_the_next_record in [false, true] {
+        let directory = tempdir().unwrap();
+        let (mut store, mut node, _) = recover(directory.path()).unwrap();
+        (0..3).for_each(|byte| write(&mut store, &mut node, byte));
+        keep(&mut store, &node);
+        write(&mut store, &mut node, 3);
+        replace(&mut store, &mut node, 4);
+        if ends_before_the_next_record {
+            drop(store);
+            (store, node, _) = recover(directory.path()).unwrap();
+        }
+        write(&mut store, &mut node, 5);
+        drop(store);
+
+        let newest = directory.path().join("checkpoints/record-0004");
+        let (whole, found, _) = recover(directory.path()).unwrap();
+        assert_eq!((found.restored, found.received), (5, vec![0, 1, 2, 3, 4, 5]));
+        drop(whole);
+        fs::write(newest.join("state.msgpack"), "").unwrap();
+        let said = recover(directory.path()).err().unwrap().to_string();
+        let expected =
+            "log goes on from checkpoint record-0004 alone, expected that checkpoint whole";
+        assert!(said.ends_with(expected), "{said}");
+    }
 }
 
 #[test]
@@ -234,6 +292,6 @@ fn a_checkpoint_holds_nothing_that_a_crash_may_take() {
     let directory = tempdir().unwrap();
     let (mut store, mut node, _) = recover(directory.path()).unwrap();
     write(&mut store, &mut node, 0);
-    store.log().append(&[1]).unwrap();
+    store.append(&[1]).unwrap();
     let _ = store.begin_checkpoint(checkpoint(&node, Some(2)));
 }

@@ -137,6 +137,17 @@ pub enum CheckpointError {
         /// The record from which it is to be replayed.
         needed: u64,
     },
+    /// The log goes on from a checkpoint that took the place of some inputs, and that checkpoint cannot be used.
+    #[error(
+        "{} goes on from checkpoint record-{number:04} alone, expected that checkpoint whole",
+        path.display()
+    )]
+    LogFollowsCheckpoint {
+        /// The file or directory.
+        path: PathBuf,
+        /// The first record after that checkpoint.
+        number: u64,
+    },
     /// The log ends before the record from which it is to be replayed.
     #[error("{} lacks record {needed}: its next record is {next}", path.display())]
     LogEndsEarly {

@@ -1,4 +1,8 @@
 //! The files of one node: its last checkpoints, and the log of what it has received since.
+//!
+//! A checkpoint may take the place of inputs that were not written. Records that follow it then do not follow from the
+//! checkpoints before. A record of its own, [`ONLY_AFTER_CHECKPOINT`], says so in the log: recovery from a checkpoint before
+//! is refused there.
 
 use std::path::{Path, PathBuf};
 
@@ -27,6 +31,10 @@ pub struct NodeStore {
     /// `None` while a checkpoint is being written.
     checkpoints: Option<Checkpoints>,
     log: LogDirectory,
+    /// The first record that the newest checkpoint needs.
+    newest: Option<u64>,
+    /// Whether the next records follow from that checkpoint alone, and the log does not say so yet.
+    owes_mark: bool,
 }
 
 /// A checkpoint of a node that any thread can write, while the node goes on.
@@ -77,11 +85,28 @@ impl NodeStore {
         let checkpoints = Checkpoints::new(&path.join(CHECKPOINTS), log.owner.plan, seed, keep);
         let checkpoints = checkpoints.by_records();
         let newest = checkpoints.newest()?;
-        let from = newest.as_ref().and_then(|resumed| resumed.facts.first_record).unwrap_or(0);
+        let first = newest.as_ref().and_then(|resumed| resumed.facts.first_record);
         let mut state = restore(newest)?;
-        let replay = |record: Record<'_>| replay(&mut state, record);
-        let (log, recovered) = LogDirectory::recover_on(disk, &log_path, log, from, replay)?;
-        Ok((Self { checkpoints: Some(checkpoints), log }, state, recovered))
+        let mut begins_with_mark = false;
+        let replay = |record: Record<'_>| match record.body {
+            ONLY_AFTER_CHECKPOINT if first == Some(record.number) => {
+                begins_with_mark = true;
+                Ok(())
+            }
+            ONLY_AFTER_CHECKPOINT => {
+                let (path, number) = (log_path.clone(), record.number);
+                Err(CheckpointError::LogFollowsCheckpoint { path, number }.into())
+            }
+            _ => replay(&mut state, record),
+        };
+        let from = first.unwrap_or(0);
+        let (log, mut recovered) = LogDirectory::recover_on(disk, &log_path, log, from, replay)?;
+
+        // The process before may have ended after its checkpoint and before the record that follows it.
+        let owes_mark = first.is_some() && recovered.records == 0;
+        recovered.records -= u64::from(begins_with_mark);
+        let store = Self { checkpoints: Some(checkpoints), log, newest: first, owes_mark };
+        Ok((store, state, recovered))
     }
 
     /// Whether a directory has a checkpoint, whole or not. If so, [`Self::recover`] starts from one or fails.
@@ -95,9 +120,61 @@ impl NodeStore {
         path.join("log")
     }
 
-    /// The log, which takes the records.
-    pub fn log(&mut self) -> &mut LogDirectory {
-        &mut self.log
+    /// The log, to look at.
+    pub fn log(&self) -> &LogDirectory {
+        &self.log
+    }
+
+    /// Appends a record to the log, as [`LogDirectory::append`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there, and while a checkpoint is being written [in place of inputs](Self::begin_replacing).
+    pub fn append(&mut self, body: &[u8]) -> Result<u64, CheckpointError> {
+        self.mark()?;
+        self.log.append(body)
+    }
+
+    /// As [`LogDirectory::sync`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sync(&mut self) -> Result<(), CheckpointError> {
+        self.log.sync()
+    }
+
+    /// As [`LogDirectory::flush`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn flush(&mut self) -> Result<(), CheckpointError> {
+        self.log.flush()
+    }
+
+    /// Syncs the log, and returns the number of the first record that a checkpoint of now needs. One that takes the place of
+    /// inputs has a number of its own: the log does not tell it from the checkpoint before.
+    ///
+    /// # Errors
+    /// As [`LogDirectory::sync`].
+    ///
+    /// # Panics
+    /// As [`Self::append`].
+    pub fn next_record(&mut self, replaces: bool) -> Result<u64, CheckpointError> {
+        self.owes_mark |= replaces && self.newest == Some(self.log.next_number());
+        self.mark()?;
+        self.log.sync()?;
+        Ok(self.log.next_number())
+    }
+
+    fn mark(&mut self) -> Result<(), CheckpointError> {
+        if self.owes_mark {
+            assert!(self.checkpoints.is_some(), "records wait for the checkpoint that they follow");
+            self.log.append(ONLY_AFTER_CHECKPOINT)?;
+            self.owes_mark = false;
+        }
+        Ok(())
     }
 
     /// Begins a checkpoint. Until [`Self::end_checkpoint`] the log takes further records, and keeps all that the checkpoints
@@ -111,7 +188,18 @@ impl NodeStore {
         let synced = self.log.synced();
         assert!(first.is_some_and(|first| first <= synced), "{first:?}, {synced} are synced");
         let checkpoints = self.checkpoints.take().expect("the checkpoint before has ended");
+        self.newest = first;
         BegunCheckpoint { checkpoint, checkpoints }
+    }
+
+    /// As [`Self::begin_checkpoint`], of a checkpoint that takes the place of inputs which the log lacks. Records may only be
+    /// appended once it has ended.
+    ///
+    /// # Panics
+    /// As [`Self::begin_checkpoint`].
+    pub fn begin_replacing(&mut self, checkpoint: Checkpoint) -> BegunCheckpoint {
+        self.owes_mark = true;
+        self.begin_checkpoint(checkpoint)
     }
 
     /// Ends a checkpoint of this store: removes the segments of the log that no checkpoint needs any more.
@@ -138,3 +226,7 @@ impl BegunCheckpoint {
 }
 
 const CHECKPOINTS: &str = "checkpoints";
+
+/// The body of a record that says: what follows does so from the checkpoint that begins with this record, and from none
+/// before. No MessagePack begins with this byte.
+const ONLY_AFTER_CHECKPOINT: &[u8] = &[0xc1];

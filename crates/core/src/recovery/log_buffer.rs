@@ -122,6 +122,8 @@ impl LogBuffer {
         }
         if needs_all && self.gap_after.is_some() {
             self.needs_gap = true;
+            // Others like it may follow at any time. With a gap each of them would need a checkpoint.
+            self.leaves_out &= kind != EntryKind::Prompt;
         } else {
             self.waiting.push(encode(entry));
             (self.prompt_count, self.deferred_bytes) = (self.waiting.len(), 0);
@@ -190,8 +192,8 @@ impl LogBuffer {
         std::mem::take(&mut self.waiting)
     }
 
-    /// A checkpoint takes the place of the entries that wait. Where it will be the same with those that follow, none of the
-    /// local ones waits for it.
+    /// A checkpoint takes the place of the entries that wait. Where one will take that of the entries that follow, too, none of
+    /// the local ones waits for this one.
     pub(super) fn replace(&mut self) {
         (self.taken, self.needs_gap) = (self.pushed, false);
         self.gap_after = self.leaves_out.then_some(self.pushed);
@@ -376,6 +378,21 @@ mod tests {
         assert_eq!(round(&mut log, 2), (true, 0));
         assert_eq!(round(&mut log, 1), (true, 0));
         assert_eq!(round(&mut log, 1), (false, 1), "one was not too many");
+    }
+
+    #[test]
+    fn what_depends_on_everything_needs_no_second_checkpoint() {
+        let mut log = buffer(300);
+        (0..2).for_each(|_| log.push(&bulky(), EntryKind::Local, 200));
+        log.need();
+        log.push(&"of the drain", EntryKind::Prompt, 0);
+        assert!(log.needs_checkpoint());
+        log.replace();
+        log.synced();
+        assert!(log.is_settled() && !log.has_gap());
+        log.push(&bulky(), EntryKind::Local, 200);
+        log.push(&"of the drain", EntryKind::Prompt, 0);
+        assert_eq!((log.needs_checkpoint(), log.take().len()), (false, 2));
     }
 
     #[test]

@@ -181,11 +181,7 @@ impl NodeLog {
     /// # Errors
     /// If the disk fails.
     pub(in crate::real) fn replace(&mut self, clock: Clock, state: State) -> Result<(), RealError> {
-        self.keep(clock, state)?;
-        if let Some(writing) = &mut self.writing {
-            writing.replaces = true;
-        }
-        Ok(())
+        self.begin(clock, state, true)
     }
 
     /// Writes entries durably, as far as the run file demands.
@@ -204,11 +200,11 @@ impl NodeLog {
         let began = Instant::now();
         in_place(|| {
             for entry in entries {
-                self.store.log().append(entry)?;
+                self.store.append(entry)?;
             }
             match self.sync {
-                LogSync::Always => self.store.log().sync(),
-                LogSync::Never => self.store.log().flush(),
+                LogSync::Always => self.store.sync(),
+                LogSync::Never => self.store.flush(),
             }
         })?;
         self.meter.on_log_synced(bytes, began.elapsed());
@@ -244,16 +240,24 @@ impl NodeLog {
     /// # Errors
     /// If the disk fails.
     pub(in crate::real) fn keep(&mut self, clock: Clock, state: State) -> Result<(), RealError> {
+        self.begin(clock, state, false)?;
+        self.is_writing().map(drop)
+    }
+
+    fn begin(&mut self, clock: Clock, state: State, replaces: bool) -> Result<(), RealError> {
         self.wait()?;
         let began = Instant::now();
         let tensors = state.tensors.values().map(|tensor| 4 * tensor.values.len());
         let records = state.records.values().map(Bytes::len);
         let state_bytes: usize = tensors.chain(records).sum();
 
-        in_place(|| self.store.log().sync())?;
-        let first_record = Some(self.store.log().next_number());
+        let first_record = Some(in_place(|| self.store.next_record(replaces))?);
         let facts = Facts { clock: clock.0, first_record, ..Facts::default() };
-        let begun = self.store.begin_checkpoint(Checkpoint { facts, model: None, state });
+        let checkpoint = Checkpoint { facts, model: None, state };
+        let begun = match replaces {
+            true => self.store.begin_replacing(checkpoint),
+            false => self.store.begin_checkpoint(checkpoint),
+        };
         let ended = Arc::new(Notify::new());
         let tell = ended.clone();
         let written = Background::begin(move || {
@@ -261,10 +265,10 @@ impl NodeLog {
             tell.notify_one();
             written
         });
-        self.writing = Some(Writing { written, ended, began, replaces: false });
+        self.writing = Some(Writing { written, ended, began, replaces });
         (self.clock, self.bytes) = (clock, 0);
         self.bytes_max = BYTES_MIN.max(LOG_PER_STATE * state_bytes as u64);
-        self.is_writing().map(drop)
+        Ok(())
     }
 
     /// What is told once the checkpoint in place of entries is written that is being written, if one is.

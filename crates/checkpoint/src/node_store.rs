@@ -202,16 +202,22 @@ impl NodeStore {
         self.begin_checkpoint(checkpoint)
     }
 
-    /// Ends a checkpoint of this store: removes the segments of the log that no checkpoint needs any more.
+    /// Ends a checkpoint of this store: removes the segments of the log that no checkpoint needs any more. Where it took the
+    /// place of inputs, the log on disk says so before anything leaves the node.
     ///
     /// # Errors
-    /// Where the disk has failed. The earlier checkpoints are still there, and the node may go on.
+    /// Where the disk has failed. The earlier checkpoints are still there, and the node may go on, unless this one took the
+    /// place of inputs.
     pub fn end_checkpoint(&mut self, written: WrittenCheckpoint) -> Result<(), CheckpointError> {
         let checkpoints = self.checkpoints.insert(written.checkpoints);
         let path = written.written?;
+        let oldest = checkpoints.numbers()?.first().copied();
         info!(path = %path.display(), "checkpoint written");
-        if let Some(first) = checkpoints.numbers()?.first() {
-            self.log.drop_before(*first);
+        if self.owes_mark {
+            self.next_record(false)?;
+        }
+        if let Some(first) = oldest {
+            self.log.drop_before(first);
         }
         Ok(())
     }

@@ -19,9 +19,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
-use gaia_checkpoint::{Checkpoint, CheckpointError, Facts, LogConfig, NodeStore, NodeStoreConfig};
+use gaia_checkpoint::{BegunCheckpoint, CheckpointError, LogConfig, NodeStore, NodeStoreConfig};
 use gaia_core::log::Owner;
-use gaia_core::types::{Content, Seed, State, Tensor};
+use gaia_core::types::{Clock, Content, Seed, State, Tensor};
 
 use rows::{Rows, median};
 
@@ -77,27 +77,23 @@ impl Node {
         Self { store, state, group: vec![0xa5; GROUP_BYTES] }
     }
 
-    /// A checkpoint of the state. None has the same first record as another.
-    fn checkpoint(&mut self) -> Checkpoint {
+    /// Begins a checkpoint of the state. None has the same first record as another.
+    fn begin_checkpoint(&mut self) -> BegunCheckpoint {
         self.log_group();
-        let first_record = Some(self.store.log().next_number());
-        let facts = Facts { first_record, ..Facts::default() };
-        Checkpoint { facts, model: None, state: self.state.clone() }
+        self.store.begin_checkpoint(Clock(0), self.state.clone()).expect("a disk that syncs")
     }
 
     /// The seconds that a checkpoint takes.
     fn write_checkpoint(&mut self) -> f64 {
-        let checkpoint = self.checkpoint();
+        let begun = self.begin_checkpoint();
         seconds(|| {
-            let begun = self.store.begin_checkpoint(checkpoint);
             self.store.end_checkpoint(begun.write()).expect("room for a checkpoint");
         })
     }
 
     /// The seconds that groups of the log take while a checkpoint is written.
     fn log_during_checkpoint(&mut self) -> Vec<f64> {
-        let checkpoint = self.checkpoint();
-        let begun = self.store.begin_checkpoint(checkpoint);
+        let begun = self.begin_checkpoint();
         let writing = thread::spawn(|| begun.write());
         let mut groups = vec![self.log_group()];
         while !writing.is_finished() {

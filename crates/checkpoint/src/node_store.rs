@@ -10,10 +10,11 @@ use tracing::info;
 
 use super::log_disk::LogFolder;
 use super::{
-    Checkpoint, CheckpointError, Checkpoints, LogConfig, LogDirectory, LogDisk, Recovered, Resumed,
+    Checkpoint, CheckpointError, Checkpoints, Facts, LogConfig, LogDirectory, LogDisk, Recovered,
+    Resumed,
 };
 use gaia_core::log::Record;
-use gaia_core::types::Seed;
+use gaia_core::types::{Clock, Seed, State};
 
 /// The settings of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,19 +154,56 @@ impl NodeStore {
         self.log.flush()
     }
 
-    /// Syncs the log, and returns the number of the first record that a checkpoint of now needs. One that takes the place of
-    /// inputs has a number of its own: the log does not tell it from the checkpoint before.
+    /// Begins a checkpoint of a clock. Syncs the log: the checkpoint has all that was appended so far. Until
+    /// [`Self::end_checkpoint`] the log takes further records, and keeps all that the checkpoints before need: where the
+    /// process ends before, recovery starts from one of these.
     ///
     /// # Errors
     /// As [`LogDirectory::sync`].
     ///
     /// # Panics
-    /// As [`Self::append`].
-    pub fn next_record(&mut self, replaces: bool) -> Result<u64, CheckpointError> {
+    /// Where a checkpoint that was begun has not ended.
+    pub fn begin_checkpoint(
+        &mut self,
+        clock: Clock,
+        state: State,
+    ) -> Result<BegunCheckpoint, CheckpointError> {
+        self.begin(clock, state, false)
+    }
+
+    /// As [`Self::begin_checkpoint`], of a checkpoint that takes the place of inputs which the log lacks. Records may only be
+    /// appended once it has ended.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn begin_replacing(
+        &mut self,
+        clock: Clock,
+        state: State,
+    ) -> Result<BegunCheckpoint, CheckpointError> {
+        self.begin(clock, state, true)
+    }
+
+    fn begin(
+        &mut self,
+        clock: Clock,
+        state: State,
+        replaces: bool,
+    ) -> Result<BegunCheckpoint, CheckpointError> {
+        // A checkpoint is named after its first record, and the log does not tell one in place of inputs from the one before.
         self.owes_mark |= replaces && self.newest == Some(self.log.next_number());
         self.mark()?;
         self.log.sync()?;
-        Ok(self.log.next_number())
+
+        let checkpoints = self.checkpoints.take().expect("the checkpoint before has ended");
+        self.newest = Some(self.log.next_number());
+        self.owes_mark = replaces;
+        let facts = Facts { clock: clock.0, first_record: self.newest, ..Facts::default() };
+        let checkpoint = Checkpoint { facts, model: None, state };
+        Ok(BegunCheckpoint { checkpoint, checkpoints })
     }
 
     fn mark(&mut self) -> Result<(), CheckpointError> {
@@ -175,31 +213,6 @@ impl NodeStore {
             self.owes_mark = false;
         }
         Ok(())
-    }
-
-    /// Begins a checkpoint. Until [`Self::end_checkpoint`] the log takes further records, and keeps all that the checkpoints
-    /// before need: where the process ends before, recovery starts from one of these.
-    ///
-    /// # Panics
-    /// Where the checkpoint does not name its first record, or contains records that are not synced, and where one that was
-    /// begun has not ended.
-    pub fn begin_checkpoint(&mut self, checkpoint: Checkpoint) -> BegunCheckpoint {
-        let first = checkpoint.facts.first_record;
-        let synced = self.log.synced();
-        assert!(first.is_some_and(|first| first <= synced), "{first:?}, {synced} are synced");
-        let checkpoints = self.checkpoints.take().expect("the checkpoint before has ended");
-        self.newest = first;
-        BegunCheckpoint { checkpoint, checkpoints }
-    }
-
-    /// As [`Self::begin_checkpoint`], of a checkpoint that takes the place of inputs which the log lacks. Records may only be
-    /// appended once it has ended.
-    ///
-    /// # Panics
-    /// As [`Self::begin_checkpoint`].
-    pub fn begin_replacing(&mut self, checkpoint: Checkpoint) -> BegunCheckpoint {
-        self.owes_mark = true;
-        self.begin_checkpoint(checkpoint)
     }
 
     /// Ends a checkpoint of this store: removes the segments of the log that no checkpoint needs any more. Where it took the
@@ -214,7 +227,8 @@ impl NodeStore {
         let oldest = checkpoints.numbers()?.first().copied();
         info!(path = %path.display(), "checkpoint written");
         if self.owes_mark {
-            self.next_record(false)?;
+            self.mark()?;
+            self.log.sync()?;
         }
         if let Some(first) = oldest {
             self.log.drop_before(first);

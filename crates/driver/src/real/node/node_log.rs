@@ -12,9 +12,7 @@ use crate::blocking::{Background, in_place};
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
 use crate::trained::identity_with_data;
-use gaia_checkpoint::{
-    Checkpoint, Facts, LogConfig, NodeStore, NodeStoreConfig, Recovered, WrittenCheckpoint,
-};
+use gaia_checkpoint::{LogConfig, NodeStore, NodeStoreConfig, Recovered, WrittenCheckpoint};
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
 use gaia_core::log::Owner;
@@ -251,13 +249,10 @@ impl NodeLog {
         let records = state.records.values().map(Bytes::len);
         let state_bytes: usize = tensors.chain(records).sum();
 
-        let first_record = Some(in_place(|| self.store.next_record(replaces))?);
-        let facts = Facts { clock: clock.0, first_record, ..Facts::default() };
-        let checkpoint = Checkpoint { facts, model: None, state };
-        let begun = match replaces {
-            true => self.store.begin_replacing(checkpoint),
-            false => self.store.begin_checkpoint(checkpoint),
-        };
+        let begun = in_place(|| match replaces {
+            true => self.store.begin_replacing(clock, state),
+            false => self.store.begin_checkpoint(clock, state),
+        })?;
         let ended = Arc::new(Notify::new());
         let tell = ended.clone();
         let written = Background::begin(move || {

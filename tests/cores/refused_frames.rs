@@ -8,7 +8,7 @@ use gaia_core::node::Lane;
 use gaia_core::recovery::{Logging, RecoverableServer, RecoveringServer};
 use gaia_core::server::PeerError;
 use gaia_core::session::{Incarnation, Session, SessionConfig, SessionState};
-use gaia_core::types::{DcId, Instant, WorkerId};
+use gaia_core::types::{DcId, Instant, State, WorkerId};
 use gaia_core::wire::{BulkKind, ControlMessage, encode_control};
 
 use crate::cluster::Setup;
@@ -113,5 +113,5 @@ fn a_log_with_refused_frames_replays() {
     let mut replayed = recovering();
     entries.iter().for_each(|entry| replayed.replay(entry).unwrap());
     assert_eq!(replayed.server().values(), server.server().values());
-    assert_eq!(Some(replayed.state()), server.state());
+    assert_eq!(Some(replayed.state()), server.state(State::default()));
 }

@@ -45,7 +45,7 @@ fn answered(server: &mut RecoverableServer, worker: WorkerId) -> (RequestOrder, 
 /// The server comes back while a worker that has read has yet to send its update. Returns the bytes of the checkpoint's
 /// sessions with workers.
 fn gives_the_same_answer_again(before: &mut RecoverableServer, answer: &RowsRead) -> usize {
-    let state = before.begin_checkpoint();
+    let state = before.begin_checkpoint(State::default());
     let bytes = state.records["worker_sessions"].len();
     let mut back = server(Some(state));
     let (order, again) = answered(&mut back, WAITS);

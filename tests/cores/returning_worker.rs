@@ -108,7 +108,7 @@ fn read_at(clock: u64) -> RequestSeq {
 fn a_worker_says_where_it_has_stopped_once_no_server_knows_of_more() {
     let mut before = begun();
     pass(&mut before, 0);
-    let checkpoint = before.begin_checkpoint().unwrap();
+    let checkpoint = before.begin_checkpoint(State::default()).unwrap();
     pass(&mut before, 1);
     // The disk is lost, but for the checkpoint; a stop comes before any server is on the line.
     let mut back = worker(Some(checkpoint));
@@ -130,7 +130,7 @@ fn a_worker_that_comes_back_with_its_state_has_stopped_where_it_had() {
     pass(&mut before, 0);
     before.handle_stop(Clock(0));
     assert_eq!(before.stopped(), Some(Clock(1)));
-    let mut back = worker(before.begin_checkpoint());
+    let mut back = worker(before.begin_checkpoint(State::default()));
     assert_eq!(back.stopped(), None);
     for server in SERVERS {
         back.handle_joined(server, read_at(1));
@@ -143,7 +143,7 @@ fn a_worker_that_comes_back_with_its_state_has_stopped_where_it_had() {
 fn a_worker_that_is_over_where_it_is_reset_says_so_to_a_server_that_guesses() {
     let mut before = begun();
     said(&mut before);
-    let mut back = worker(before.begin_checkpoint());
+    let mut back = worker(before.begin_checkpoint(State::default()));
     back.handle_start(Some(Clock(8)));
     back.handle_stop(Clock(8));
     back.handle_joined(SERVERS[1], read_at(8));

@@ -47,6 +47,7 @@ pub struct BegunCheckpoint {
 /// A checkpoint of a node that was written, or not.
 pub struct WrittenCheckpoint {
     written: Result<PathBuf, CheckpointError>,
+    state: State,
     checkpoints: Checkpoints,
 }
 
@@ -216,12 +217,13 @@ impl NodeStore {
     }
 
     /// Ends a checkpoint of this store: removes the segments of the log that no checkpoint needs any more. Where it took the
-    /// place of inputs, the log on disk says so before anything leaves the node.
+    /// place of inputs, the log on disk says so before anything leaves the node. Returns its state, whose memory may be used
+    /// again.
     ///
     /// # Errors
     /// Where the disk has failed. The earlier checkpoints are still there, and the node may go on, unless this one took the
     /// place of inputs.
-    pub fn end_checkpoint(&mut self, written: WrittenCheckpoint) -> Result<(), CheckpointError> {
+    pub fn end_checkpoint(&mut self, written: WrittenCheckpoint) -> Result<State, CheckpointError> {
         let checkpoints = self.checkpoints.insert(written.checkpoints);
         let path = written.written?;
         let oldest = checkpoints.numbers()?.first().copied();
@@ -233,7 +235,7 @@ impl NodeStore {
         if let Some(first) = oldest {
             self.log.drop_before(first);
         }
-        Ok(())
+        Ok(written.state)
     }
 }
 
@@ -241,7 +243,7 @@ impl BegunCheckpoint {
     /// Writes the checkpoint, and removes the oldest ones.
     pub fn write(mut self) -> WrittenCheckpoint {
         let written = self.checkpoints.write(&self.checkpoint);
-        WrittenCheckpoint { written, checkpoints: self.checkpoints }
+        WrittenCheckpoint { written, state: self.checkpoint.state, checkpoints: self.checkpoints }
     }
 }
 

@@ -186,6 +186,14 @@ impl Input {
 }
 
 impl WorkerEntry {
+    /// About the bytes of the rows that a server has sent.
+    pub(super) fn rows_bytes(&self) -> u64 {
+        match self {
+            Self::Rows { rows, .. } => rows.lan_bytes(),
+            _ => 0,
+        }
+    }
+
     /// Whether an iteration has run between the entry before and this one.
     pub(super) fn follows_iteration(&self) -> bool {
         matches!(self, Self::Computed | Self::Outrun { ran: true })

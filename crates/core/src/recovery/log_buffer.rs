@@ -220,7 +220,11 @@ impl LogBuffer {
             Logging::Deferred { bulky, .. } => follows || bytes >= bulky,
             Logging::Off | Logging::Each => false,
         };
-        if self.gap_after.is_some() || self.leaves_out && is_deferred(bytes) {
+        let deferred_bytes = self.deferred_bytes;
+        let room = self.bytes_max().map_or(u64::MAX, |most| most.saturating_sub(deferred_bytes));
+        // What is left out is not encoded.
+        let is_too_much = is_deferred(bytes) && (self.leaves_out || bytes > room);
+        if self.gap_after.is_some() || is_too_much {
             self.local_bytes += bytes;
             return self.leave_gap_after(whole);
         }
@@ -235,7 +239,7 @@ impl LogBuffer {
             return;
         }
         self.deferred_bytes += bytes;
-        if self.bytes_max().is_some_and(|most| self.deferred_bytes > most) {
+        if bytes > room {
             self.leave_gap_after(whole);
         }
     }

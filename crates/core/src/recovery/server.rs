@@ -299,13 +299,14 @@ impl RecoverableServer {
     }
 
     /// The state, for a checkpoint that takes the place of the entries that wait: these need not be written. What follows
-    /// from them waits for [`Self::handle_synced`]. Until then, no entries are taken.
+    /// from them waits for [`Self::handle_synced`]. Until then, no entries are taken. It is in the memory of `spare`, a state
+    /// that nobody needs.
     ///
     /// Outputs are no part of a state. Those for workers are made again when a worker joins, and the others are reported by
     /// the next process.
-    pub fn begin_checkpoint(&mut self) -> State {
+    pub fn begin_checkpoint(&mut self, spare: State) -> State {
         self.log.replace();
-        State::of(|walk| self.durable.save(walk, ()))
+        State::in_memory_of(spare, |walk| self.durable.save(walk, ()))
     }
 
     /// The entries that were taken, or the checkpoint in their place, are on disk.
@@ -384,14 +385,14 @@ impl RecoverableServer {
         self.server().poll_timeout().map(|(at, _)| at)
     }
 
-    /// The state, for a checkpoint after which only later entries are replayed.
+    /// The state, for a checkpoint after which only later entries are replayed, in the memory of `spare`.
     ///
     /// `None` if an entry is not on disk or an output was not polled, since neither is part of a state.
-    pub fn state(&self) -> Option<State> {
+    pub fn state(&self, spare: State) -> Option<State> {
         if !self.is_settled() || !self.outputs.is_empty() {
             return None;
         }
-        Some(State::of(|walk| self.durable.save(walk, ())))
+        Some(State::in_memory_of(spare, |walk| self.durable.save(walk, ())))
     }
 
     /// The server, in the state that all inputs so far have made, synced or not.

@@ -254,18 +254,19 @@ impl RecoverableWorker {
     }
 
     /// The state, for a checkpoint after which only later entries are replayed: it takes the place of those that wait. Until
-    /// [`Self::handle_synced`], no entries are taken. `None` while an iteration runs or has run.
+    /// [`Self::handle_synced`], no entries are taken. It is in the memory of `spare`, a state that nobody needs. `None` while
+    /// an iteration runs or has run.
     ///
     /// # Panics
     /// If a result waits for an entry, or a message was not polled.
-    pub fn begin_checkpoint(&mut self) -> Option<State> {
+    pub fn begin_checkpoint(&mut self, spare: State) -> Option<State> {
         let is_whole = !self.must_write() && self.outputs.is_empty();
         assert!(is_whole, "a state is whole between groups");
         if self.durable.worker.is_none() || self.durable.to_compute {
             return None;
         }
         self.log.replace();
-        Some(State::of(|walk| self.durable.save(walk, ())))
+        Some(State::in_memory_of(spare, |walk| self.durable.save(walk, ())))
     }
 
     /// Whether a server has taken requests of another process that are beyond this one, or has gone back before what
@@ -320,7 +321,7 @@ impl RecoverableWorker {
 
     /// Notes an entry and applies it.
     fn handle(&mut self, entry: WorkerEntry) {
-        self.log.push(&entry, EntryKind::Local, 0);
+        self.log.push(&entry, EntryKind::Local, entry.rows_bytes());
         self.outputs.extend(self.durable.apply(entry));
     }
 }

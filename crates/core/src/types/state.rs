@@ -119,6 +119,8 @@ pub trait Persist<Context = ()> {
 #[derive(Debug)]
 pub struct Saver<'s> {
     state: &'s mut State,
+    /// Tensors whose memory is free.
+    spare: &'s mut BTreeMap<String, Tensor>,
     path: String,
 }
 
@@ -206,8 +208,15 @@ macro_rules! persist {
 impl State {
     /// What `save` saves.
     pub fn of(save: impl FnOnce(&mut Saver<'_>) -> Saved) -> Self {
+        Self::in_memory_of(Self::default(), save)
+    }
+
+    /// As [`Self::of`], in the memory of a state that nobody needs: its tensors are filled again. A system takes longer to give a
+    /// process fresh pages than copying numbers to them takes.
+    pub fn in_memory_of(mut spare: Self, save: impl FnOnce(&mut Saver<'_>) -> Saved) -> Self {
         let mut state = Self::default();
-        let Ok(()) = save(&mut Saver { state: &mut state, path: String::new() });
+        let spare = &mut spare.tensors;
+        let Ok(()) = save(&mut Saver { state: &mut state, spare, path: String::new() });
         state
     }
 
@@ -249,8 +258,17 @@ impl Saver<'_> {
 
     /// Numbers that are as many as the plan says.
     pub fn tensor(&mut self, name: &str, content: Content, field: &[f32]) -> Saved {
-        let tensor = Tensor { content, values: field.to_vec() };
-        self.state.tensors.insert(join(&self.path, name), tensor);
+        let name = join(&self.path, name);
+        let spare = self.spare.remove(&name).map(|tensor| tensor.values);
+        let values = match spare.filter(|values| values.capacity() >= field.len()) {
+            Some(mut values) => {
+                values.clear();
+                values.extend_from_slice(field);
+                values
+            }
+            None => field.to_vec(),
+        };
+        self.state.tensors.insert(name, Tensor { content, values });
         Ok(())
     }
 
@@ -332,7 +350,7 @@ impl Saver<'_> {
 
     /// The walk over a part.
     pub fn at(&mut self, part: impl Display) -> Saver<'_> {
-        Saver { path: join(&self.path, part), state: self.state }
+        Saver { path: join(&self.path, part), state: self.state, spare: self.spare }
     }
 }
 
@@ -613,6 +631,26 @@ mod tests {
         assert_eq!(bits(&again), bits(&running()));
         assert_eq!((again.clock, &again.sums, &again.last), (7, &running().sums, &running().last));
         assert_eq!(saved(&again).records, state.records);
+    }
+
+    #[test]
+    fn memory_of_another_state_is_filled_again_where_it_is_enough() {
+        let spare = saved(&running());
+        let places = |state: &State| -> Vec<*const f32> {
+            state.tensors.values().map(|tensor| tensor.values.as_ptr()).collect()
+        };
+        let before = places(&spare);
+        let mut later = running();
+        later.values.fill(1.0);
+        later.sums.insert(9, vec![1.0]);
+
+        let state = State::in_memory_of(spare, |walk| later.save(walk, ()));
+        assert_eq!(state, saved(&later));
+        assert!(before.iter().all(|place| places(&state).contains(place)));
+
+        let mut short = state.clone();
+        short.tensors.values_mut().for_each(|tensor| tensor.values = Vec::new());
+        assert_eq!(State::in_memory_of(short, |walk| later.save(walk, ())), state);
     }
 
     #[test]

@@ -326,7 +326,7 @@ impl<'p> Nodes<'p> {
     pub(crate) fn begin_replacing(&mut self, id: ServerId) {
         let node = self.server_mut(id);
         let (entries, events) = (node.machine.entries_waiting(), node.unsynced.len());
-        let state = node.machine.begin_checkpoint();
+        let state = node.machine.begin_checkpoint(State::default());
         node.host.replacing = Some(Replacing { entries, events, state });
     }
 
@@ -364,7 +364,7 @@ impl<'p> Nodes<'p> {
     pub(crate) fn write_checkpoint(&mut self, node: NodeId, rotates: bool) -> Option<ReplayPair> {
         let state = match node {
             NodeId::Server(id) => {
-                let state = self.server_mut(id).machine.state();
+                let state = self.server_mut(id).machine.state(State::default());
                 Some(state.expect("a settled server has released its outputs"))
             }
             NodeId::Worker(id) => self.begin_checkpoint(id),
@@ -388,7 +388,7 @@ impl<'p> Nodes<'p> {
     fn begin_checkpoint(&mut self, id: WorkerId) -> Option<State> {
         let node = self.worker_mut(id);
         let has_lost = !node.machine.is_settled();
-        let state = node.machine.begin_checkpoint()?;
+        let state = node.machine.begin_checkpoint(State::default())?;
         if has_lost {
             let shadow = self.fresh_worker(id);
             let node = self.worker_mut(id);

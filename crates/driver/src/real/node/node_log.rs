@@ -1,5 +1,6 @@
 //! The log that a node writes before it sends, and the recovery of a node from it in another process.
 
+use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +33,8 @@ pub(in crate::real) struct StateDir {
 pub(in crate::real) struct NodeLog {
     /// The checkpoint that is being written. It is dropped, and thus waited for, before the store unlocks the directory.
     writing: Option<Writing>,
+    /// The state of the last checkpoint, for its memory.
+    spare: State,
     store: NodeStore,
     sync: LogSync,
     /// The size from which on inputs may wait, if any may.
@@ -134,6 +137,7 @@ impl StateDir {
             bulky: Some(plan.log.bulky.0).filter(|_| !plan.deltas_are_counts()),
             every: plan.checkpoint.every,
             writing: None,
+            spare: State::default(),
             clock,
             bytes,
             bytes_max: BYTES_MIN,
@@ -171,6 +175,15 @@ impl NodeLog {
     /// have stopped, and the coordinator waits to hear of it.
     pub(in crate::real) fn idle_patience(&self) -> Duration {
         PATIENCE_MIN.max(self.took)
+    }
+
+    /// A state for the next checkpoint to be taken into. Waits for the checkpoint before.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub(in crate::real) fn spare(&mut self) -> Result<State, RealError> {
+        self.wait()?;
+        Ok(mem::take(&mut self.spare))
     }
 
     /// Begins to write a checkpoint in place of entries that were not written. Later ones wait for it: without it, the log
@@ -278,7 +291,8 @@ impl NodeLog {
     /// If the disk has failed.
     pub(in crate::real) fn wait(&mut self) -> Result<(), RealError> {
         let Some(Writing { written, began, .. }) = self.writing.take() else { return Ok(()) };
-        self.store.end_checkpoint(written.wait())?;
+        self.spare = self.store.end_checkpoint(written.wait())?;
+        self.spare.records.clear();
         self.took = began.elapsed();
         Ok(())
     }

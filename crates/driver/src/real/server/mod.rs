@@ -653,7 +653,8 @@ impl ServerNode {
     fn replace(&mut self) -> Result<(), RealError> {
         let clock = self.server.server().clock();
         let Some(node_log) = &mut self.node_log else { return Ok(()) };
-        node_log.replace(clock, self.server.begin_checkpoint())?;
+        let state = self.server.begin_checkpoint(node_log.spare()?);
+        node_log.replace(clock, state)?;
         self.replaces = true;
         if node_log.is_writing()? { Ok(()) } else { self.end_replacing() }
     }
@@ -682,7 +683,7 @@ impl ServerNode {
     fn keep(&mut self) -> Result<(), RealError> {
         let clock = self.server.server().clock();
         let Some(node_log) = &mut self.node_log else { return Ok(()) };
-        let Some(state) = self.server.state() else { return Ok(()) };
+        let Some(state) = self.server.state(node_log.spare()?) else { return Ok(()) };
         node_log.keep(clock, state)
     }
 

@@ -431,7 +431,7 @@ impl WorkerNode {
             return Ok(());
         }
         let has_dropped = !self.worker.is_settled();
-        let Some(state) = self.worker.begin_checkpoint() else { return Ok(()) };
+        let Some(state) = self.worker.begin_checkpoint(node_log.spare()?) else { return Ok(()) };
         self.worker.handle_synced();
         self.replay = Duration::ZERO;
         match has_dropped {

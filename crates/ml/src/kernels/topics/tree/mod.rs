@@ -1,54 +1,13 @@
-//! Collapsed Gibbs sampling of topics (Griffiths and Steyvers, PNAS 101, 2004), word by word over a tree of sums:
-//! F+LDA (Yu, Hsieh, Yun, Vishwanathan and Dhillon, WWW 2015).
-//!
-//! Without the token itself, a token of word `w` in document `d` has topic `k` with a probability in proportion to
-//!
-//! `(n_dk + α) · q_k = α · q_k + n_dk · q_k`, where `q_k = (n_wk + β) / (n_k + V·β)`.
-//!
-//! Going over all `K` topics for every token is what makes the textbook's sampler slow. Here tokens come sorted by
-//! word, and a tree holds `q` of the current word with its partial sums: a change of one topic, and a draw from the
-//! first term, cost `log K`. The second term runs over the topics of the document alone, never more than it has
-//! tokens. From one word to the next only the topics of either word change. So the draw is exact, and its cost does
-//! not follow `K`. What does is one sweep a batch over each word's row of counts for those that are not 0: a few times
-//! what reading the row takes, and most of the cost where a batch has few tokens of each word and topics are
-//! thousands. Alias tables (Li, Ahmed, Ravi and Smola, KDD 2014; LightLDA, WWW 2015) would take `K` dearer steps to
-//! build for every row of every batch, and their draws would have to be corrected by rejection.
-//!
-//! Counts come from a copy of the model that may be behind: a count below 0 is taken for 0, so that no weight is
-//! ever negative and no sum 0.
+//! The sampler over a tree of sums.
+
+mod sum_tree;
 
 use rand::RngExt;
 
-use super::{Kernel, vectorized};
+use self::sum_tree::{FAN_OUT, SumTree};
+use super::{Counts, DocumentTopics, Token};
+use crate::kernels::{Kernel, vectorized};
 use gaia_core::types::Random;
-
-/// One token of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token {
-    /// The place of its word's row in the batch.
-    pub word: u32,
-    /// The place of its document in the batch.
-    pub document: u32,
-    /// The topic that it has, which sampling replaces.
-    pub topic: u32,
-}
-
-/// How many tokens of one document have each topic that it has, in no order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DocumentTopics(Vec<(u32, u32)>);
-
-/// The model's counts as read, and how a batch changes them.
-#[derive(Clone, Debug)]
-pub struct Counts<'m> {
-    /// The row of each word of the batch: its tokens by topic.
-    pub words: Vec<&'m [f32]>,
-    /// All tokens by topic.
-    pub totals: &'m [f32],
-    /// What to add to the words' rows, row by row: whole numbers.
-    pub word_changes: Vec<f32>,
-    /// What to add to the totals: whole numbers.
-    pub total_changes: Vec<f32>,
-}
 
 /// Draws topics of tokens.
 #[derive(Clone, Debug)]
@@ -166,14 +125,6 @@ struct TopicWeight {
     topic: u32,
     scale: f64,
     weight: f64,
-}
-
-/// Weights, the sums of every sixteen of them, the sums of every sixteen sums, and so on: a change touches one sum a
-/// level, each in two cache lines, and a draw looks at sixteen.
-#[derive(Clone, Debug)]
-struct SumTree {
-    /// The weights first; each level but the last padded with zeros to whole groups.
-    levels: Vec<Vec<[f64; FAN_OUT]>>,
 }
 
 impl TopicSampler {
@@ -308,149 +259,8 @@ impl TopicSampler {
     }
 }
 
-impl DocumentTopics {
-    /// Counts one more token with a topic, and returns the topic.
-    #[inline(always)]
-    pub fn add(&mut self, topic: u32) -> u32 {
-        match self.0.iter_mut().find(|(other, _)| *other == topic) {
-            Some((_, count)) => *count += 1,
-            None => self.0.push((topic, 1)),
-        }
-        topic
-    }
-
-    /// Counts one more token with the topic at a place, and returns the topic.
-    #[inline(always)]
-    fn add_at(&mut self, at: usize) -> u32 {
-        let (topic, count) = &mut self.0[at];
-        *count += 1;
-        *topic
-    }
-
-    #[inline(always)]
-    fn remove(&mut self, topic: u32) {
-        // Goes over all of them, because a search that stops where it finds one has a branch to guess.
-        let places = self.0.iter().enumerate();
-        let at = places
-            .fold(usize::MAX, |at, (place, (other, _))| if *other == topic { place } else { at });
-        assert!(at < self.0.len(), "a document has the topics of its tokens");
-        self.0[at].1 -= 1;
-        if self.0[at].1 == 0 {
-            self.0.swap_remove(at);
-        }
-    }
-}
-
-impl<'m> Counts<'m> {
-    /// Counts as read, and no change yet. Every row is as long as `totals`.
-    pub fn new(words: Vec<&'m [f32]>, totals: &'m [f32]) -> Self {
-        assert!(words.iter().all(|row| row.len() == totals.len()));
-        let word_changes = vec![0.0; words.len() * totals.len()];
-        Self { words, totals, word_changes, total_changes: vec![0.0; totals.len()] }
-    }
-}
-
-impl SumTree {
-    fn new(weights: usize) -> Self {
-        let mut levels = Vec::new();
-        let mut width = weights;
-        while levels.is_empty() || width > 1 {
-            width = width.div_ceil(FAN_OUT);
-            levels.push(vec![[0.0; FAN_OUT]; width]);
-        }
-        Self { levels }
-    }
-
-    /// Changes a weight; its sums follow with [`Self::add_up_to`] or [`Self::add_up`].
-    #[inline(always)]
-    fn put(&mut self, at: usize, weight: f64) {
-        self.levels[0][at / FAN_OUT][at % FAN_OUT] = weight;
-    }
-
-    /// Computes the sums above one weight again. Sums are never adjusted, so that rounding errors do not accumulate.
-    #[inline(always)]
-    fn add_up_to(&mut self, mut at: usize) {
-        for level in 1..self.levels.len() {
-            at /= FAN_OUT;
-            self.levels[level][at / FAN_OUT][at % FAN_OUT] = sum(&self.levels[level - 1][at]);
-        }
-    }
-
-    #[inline(always)]
-    fn add_up(&mut self) {
-        for level in 1..self.levels.len() {
-            let (below, above) = self.levels.split_at_mut(level);
-            let sums = above[0].as_flattened_mut().iter_mut();
-            sums.zip(&below[level - 1]).for_each(|(above, below)| *above = sum(below));
-        }
-    }
-
-    #[inline(always)]
-    fn weight(&self, at: usize) -> f64 {
-        self.levels[0][at / FAN_OUT][at % FAN_OUT]
-    }
-
-    /// All weights, and zeros up to a whole group.
-    #[inline(always)]
-    fn weights(&self) -> &[f64] {
-        self.levels[0].as_flattened()
-    }
-
-    #[inline(always)]
-    fn total(&self) -> f64 {
-        self.levels.last().map_or(0.0, |top| sum(&top[0]))
-    }
-
-    /// How many sums a change affects.
-    fn depth(&self) -> usize {
-        self.levels.len()
-    }
-
-    /// Groups of weights.
-    fn groups(&self) -> usize {
-        self.levels[0].len()
-    }
-
-    /// The weight in which a place falls, 0 to below the total, all weights laid end to end.
-    fn at(&self, mut place: f64) -> usize {
-        let mut at = 0;
-        for level in self.levels.iter().rev() {
-            let mut child = 0;
-            // A place at the very end may be rounded past it: what is padded stays out.
-            for (index, &weight) in
-                level[at].iter().enumerate().filter(|(_, weight)| **weight > 0.0)
-            {
-                child = index;
-                if place < weight {
-                    break;
-                }
-                place -= weight;
-            }
-            at = at * FAN_OUT + child;
-        }
-        at
-    }
-}
-
-/// The sum by halves.
-#[inline(always)]
-fn sum(group: &[f64; FAN_OUT]) -> f64 {
-    let mut sums = *group;
-    let mut width = FAN_OUT / 2;
-    while width > 0 {
-        for lane in 0..width {
-            sums[lane] += sums[lane + width];
-        }
-        width /= 2;
-    }
-    sums[0]
-}
-
 /// Values that are looked at together: two registers of AVX-512.
 const BLOCK: usize = 32;
-
-/// Weights in a group.
-const FAN_OUT: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -570,17 +380,5 @@ mod tests {
         let held: u32 = documents.iter().flat_map(|document| &document.0).map(|(_, n)| n).sum();
         assert_eq!(held, 30);
         assert_ne!(before, tokens);
-    }
-
-    #[test]
-    fn a_place_at_the_very_end_is_no_padding() {
-        for weights in [1, 2, 15, 16, 17, 100, 256, 257, 5000] {
-            let mut tree = SumTree::new(weights);
-            (0..weights).for_each(|at| tree.put(at, 0.1 + at as f64));
-            tree.add_up();
-            assert_eq!(tree.at(0.0), 0);
-            assert!(tree.at(2.0 * tree.total()) < weights);
-            assert_eq!(tree.at(tree.total() - 1e-3), weights - 1);
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a token of a topic model costs the same however many topics there are.
+//! What a token of a topic model costs, from few topics to many.
 #![allow(clippy::disallowed_types, clippy::print_stdout, reason = "a bench measures and prints")]
 
 use std::hint::black_box;
@@ -12,9 +12,9 @@ use gaia_ml::kernels::topics::{Counts, DocumentTopics, Token, TopicSampler};
 use gaia_ml::kernels::vector::{axpy, square_norm};
 use rand::RngExt;
 
-/// Whether a token costs the same whatever the number of topics: the same documents, batches and prior weight of all
-/// topics together, after ten passes from random topics. What follows the number of
-/// topics is reading the rows of a batch's words.
+/// What a token costs from few topics to many: the same documents, batches and prior weight of all topics together, after
+/// ten passes from random topics. Few topics are gone over for every token. Of many, reading the rows of a batch's words
+/// is what follows their number.
 fn main() {
     let generator = TopicGenerator { vocabulary: 5_000, topics: 100, ..TopicGenerator::default() };
     let documents = synthetic::documents(&generator, 0.1, Seed(1)).train;
@@ -55,10 +55,10 @@ fn token_times(documents: &Documents, topics: usize, batches: usize) -> (f64, f6
         let size = documents.len().div_ceil(batches);
         for (batch, best) in all.chunks_mut(size).zip(&mut best) {
             let mut order: Vec<(u32, usize, usize)> = Vec::new();
-            let mut held = vec![DocumentTopics::default(); batch.len()];
+            let mut held = DocumentTopics::new(topics, batch.len());
             for (document, tokens) in batch.iter().enumerate() {
                 for (_, topic) in tokens {
-                    held[document].add(*topic);
+                    held.add(document, *topic);
                 }
                 order
                     .extend(tokens.iter().enumerate().map(|(at, (word, _))| (*word, document, at)));

@@ -150,11 +150,11 @@ fn tokens(rows: &mut Rows, peers: &mut Peers, topics: usize) {
         })
         .collect();
     tokens.sort_unstable_by_key(|token| (token.word, token.document));
-    let mut held = vec![DocumentTopics::default(); documents.len()];
+    let mut held = DocumentTopics::new(topics, documents.len());
     let mut counts = vec![vec![0.0_f32; topics]; vocabulary];
     let mut totals = vec![0.0_f32; topics];
     for token in &tokens {
-        held[token.document as usize].add(token.topic);
+        held.add(token.document as usize, token.topic);
         counts[token.word as usize][token.topic as usize] += 1.0;
         totals[token.topic as usize] += 1.0;
     }

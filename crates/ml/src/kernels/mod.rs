@@ -18,8 +18,18 @@ use std::sync::OnceLock;
 /// Runs a kernel with the widest instructions that the machine has.
 #[inline(always)]
 fn vectorized<A, K: Kernel<A>>(_: K, arguments: A) -> K::Output {
+    arch().dispatch(Call::<A, K>(arguments, PhantomData))
+}
+
+/// As [`vectorized`], for a kernel that is written in registers.
+#[inline(always)]
+fn with_simd<A, K: SimdKernel<A>>(_: K, arguments: A) -> K::Output {
+    arch().dispatch(SimdCall::<A, K>(arguments, PhantomData))
+}
+
+fn arch() -> pulp::Arch {
     static ARCH: OnceLock<pulp::Arch> = OnceLock::new();
-    ARCH.get_or_init(pulp::Arch::new).dispatch(Call::<A, K>(arguments, PhantomData))
+    *ARCH.get_or_init(pulp::Arch::new)
 }
 
 /// What is compiled for each instruction set.
@@ -32,6 +42,16 @@ trait Kernel<A> {
     fn run(arguments: A) -> Self::Output;
 }
 
+/// What is compiled for each instruction set, with the registers that it has: for steps so short that the compiler does
+/// not find by itself how they go into registers.
+///
+/// What is said of [`Kernel`] holds here, too.
+trait SimdKernel<A> {
+    type Output;
+
+    fn run<S: pulp::Simd>(simd: S, arguments: A) -> Self::Output;
+}
+
 struct Call<A, K>(A, PhantomData<K>);
 
 impl<A, K: Kernel<A>> pulp::NullaryFnOnce for Call<A, K> {
@@ -40,5 +60,16 @@ impl<A, K: Kernel<A>> pulp::NullaryFnOnce for Call<A, K> {
     #[inline(always)]
     fn call(self) -> K::Output {
         K::run(self.0)
+    }
+}
+
+struct SimdCall<A, K>(A, PhantomData<K>);
+
+impl<A, K: SimdKernel<A>> pulp::WithSimd for SimdCall<A, K> {
+    type Output = K::Output;
+
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(self, simd: S) -> K::Output {
+        K::run(simd, self.0)
     }
 }

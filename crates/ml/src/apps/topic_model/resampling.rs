@@ -32,14 +32,21 @@ pub(super) struct Resampling {
 }
 
 /// The tokens of one clock, sorted by word.
-#[derive(Default)]
 struct Batch {
     /// The words that occur, ascending.
     rows: Vec<u32>,
     tokens: Vec<Token>,
     /// The place of each token among all tokens of the worker.
     places: Vec<u32>,
-    documents: Vec<DocumentTopics>,
+    documents: DocumentTopics,
+}
+
+impl Batch {
+    /// No tokens, of a model with so many topics.
+    fn new(topics: usize) -> Self {
+        let documents = DocumentTopics::new(topics, 0);
+        Self { rows: Vec::new(), tokens: Vec::new(), places: Vec::new(), documents }
+    }
 }
 
 impl Resampling {
@@ -53,7 +60,7 @@ impl Resampling {
             visits: Visits::new(documents, worker, config.clocks_per_pass, visits),
             sampler: TopicSampler::new(config.topics, vocabulary, config.alpha, config.beta),
             seed: seed.child("draws"),
-            batch: Batch::default(),
+            batch: Batch::new(config.topics),
             prepared: None,
             shared: shared.clone(),
             offsets,
@@ -122,11 +129,11 @@ impl Resampling {
             return Ok(());
         }
 
-        let documents = &self.shared.documents;
+        let Shared { config, documents, .. } = &*self.shared;
         let visited = self.visits.batch(clock, &documents.train)?;
         let own = &documents.train_parts[self.worker];
         let batch = &mut self.batch;
-        batch.documents.clear();
+        batch.documents = DocumentTopics::new(config.topics, visited.positions.len());
 
         let mut tokens: Vec<(u32, u32, u32)> = Vec::new();
         for (slot, &position) in visited.positions.iter().enumerate() {
@@ -135,11 +142,9 @@ impl Resampling {
                 None => own.partition_point(|own| *own < position),
             };
             let places = self.offsets[document]..self.offsets[document + 1];
-            let mut topics = DocumentTopics::default();
             for place in places.clone() {
-                topics.add(self.topics.get(place));
+                batch.documents.add(slot, self.topics.get(place));
             }
-            batch.documents.push(topics);
             let words = visited.examples.tokens(position as usize);
             tokens.extend(places.zip(words).map(|(place, word)| (word, slot as u32, place as u32)));
         }

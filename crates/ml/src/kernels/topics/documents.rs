@@ -1,38 +1,49 @@
-//! The topics of a document.
+//! The topics of a batch's documents.
 
-/// How many tokens of one document have each topic that it has, in no order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DocumentTopics(pub(super) Vec<(u32, u32)>);
+use super::dense::DenseCounts;
+use super::is_dense;
+use super::tree::TopicList;
+
+/// How many tokens of each document of a batch have each topic.
+#[derive(Clone, Debug)]
+pub struct DocumentTopics(pub(super) Form);
+
+/// As the sampler of so many topics takes it.
+#[derive(Clone, Debug)]
+pub(super) enum Form {
+    Dense(DenseCounts),
+    Lists(Vec<TopicList>),
+}
 
 impl DocumentTopics {
-    /// Counts one more token with a topic, and returns the topic.
-    #[inline(always)]
-    pub fn add(&mut self, topic: u32) -> u32 {
-        match self.0.iter_mut().find(|(other, _)| *other == topic) {
-            Some((_, count)) => *count += 1,
-            None => self.0.push((topic, 1)),
+    /// So many documents, of a model with so many topics, without tokens.
+    pub fn new(topics: usize, documents: usize) -> Self {
+        Self(if is_dense(topics) {
+            Form::Dense(DenseCounts::new(topics, documents))
+        } else {
+            Form::Lists(vec![TopicList::default(); documents])
+        })
+    }
+
+    /// Counts one more token of a document with a topic.
+    #[inline]
+    pub fn add(&mut self, document: usize, topic: u32) {
+        match &mut self.0 {
+            Form::Dense(counts) => counts.add(document, topic),
+            Form::Lists(lists) => {
+                lists[document].add(topic);
+            }
         }
-        topic
     }
+}
 
-    /// Counts one more token with the topic at a place, and returns the topic.
-    #[inline(always)]
-    pub(super) fn add_at(&mut self, at: usize) -> u32 {
-        let (topic, count) = &mut self.0[at];
-        *count += 1;
-        *topic
-    }
-
-    #[inline(always)]
-    pub(super) fn remove(&mut self, topic: u32) {
-        // Goes over all of them, because a search that stops where it finds one has a branch to guess.
-        let places = self.0.iter().enumerate();
-        let at = places
-            .fold(usize::MAX, |at, (place, (other, _))| if *other == topic { place } else { at });
-        assert!(at < self.0.len(), "a document has the topics of its tokens");
-        self.0[at].1 -= 1;
-        if self.0[at].1 == 0 {
-            self.0.swap_remove(at);
+#[cfg(test)]
+impl DocumentTopics {
+    /// The tokens of a document with a topic.
+    pub(super) fn count(&self, document: usize, topic: u32) -> u32 {
+        match &self.0 {
+            Form::Dense(counts) => counts.count(document, topic),
+            Form::Lists(lists) => lists[document].count(topic),
         }
     }
 }

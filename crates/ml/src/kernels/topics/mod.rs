@@ -1,29 +1,30 @@
-//! Collapsed Gibbs sampling of topics (Griffiths and Steyvers, PNAS 101, 2004), word by word over a tree of sums:
-//! F+LDA (Yu, Hsieh, Yun, Vishwanathan and Dhillon, WWW 2015).
+//! Collapsed Gibbs sampling of topics (Griffiths and Steyvers, PNAS 101, 2004), word by word.
 //!
 //! Without the token itself, a token of word `w` in document `d` has topic `k` with a probability in proportion to
 //!
-//! `(n_dk + α) · q_k = α · q_k + n_dk · q_k`, where `q_k = (n_wk + β) / (n_k + V·β)`.
+//! `(n_dk + α) · q_k`, where `q_k = (n_wk + β) / (n_k + V·β)`.
 //!
-//! Going over all `K` topics for every token is what makes the textbook's sampler slow. Here tokens come sorted by
-//! word, and a tree holds `q` of the current word with its partial sums: a change of one topic, and a draw from the
-//! first term, cost `log K`. The second term runs over the topics of the document alone, never more than it has
-//! tokens. From one word to the next only the topics of either word change. So the draw is exact, and its cost does
-//! not follow `K`. What does is one sweep a batch over each word's row of counts for those that are not 0: a few times
-//! what reading the row takes, and most of the cost where a batch has few tokens of each word and topics are
-//! thousands. Alias tables (Li, Ahmed, Ravi and Smola, KDD 2014; LightLDA, WWW 2015) would take `K` dearer steps to
-//! build for every row of every batch, and their draws would have to be corrected by rejection.
+//! Tokens come sorted by word, so that `q` of one word serves many of them. Two samplers draw from this distribution,
+//! both exactly. `dense` goes over all topics with vector instructions, which is the fastest where they are few. `tree`
+//! draws from a tree of sums, whose cost hardly follows the number of topics.
 //!
 //! Counts come from a copy of the model that may be behind: a count below 0 is taken for 0, so that no weight is
 //! ever negative and no sum 0.
 
 mod counts;
+mod dense;
 mod documents;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub use counts::Counts;
 pub use documents::DocumentTopics;
-pub use tree::TopicSampler;
+
+use self::dense::DenseSampler;
+use self::documents::Form;
+use self::tree::TreeSampler;
+use gaia_core::types::Random;
 
 /// One token of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,4 +35,62 @@ pub struct Token {
     pub document: u32,
     /// The topic that it has, which sampling replaces.
     pub topic: u32,
+}
+
+/// Draws topics of tokens.
+#[derive(Clone, Debug)]
+pub struct TopicSampler(Sampler);
+
+#[derive(Clone, Debug)]
+enum Sampler {
+    Dense(DenseSampler),
+    Tree(TreeSampler),
+}
+
+impl TopicSampler {
+    /// A sampler for `topics` topics, at least 1, with the priors α of each topic in a document and β of each of
+    /// `vocabulary` words in a topic; both are above 0.
+    pub fn new(topics: usize, vocabulary: usize, alpha: f64, beta: f64) -> Self {
+        assert!(alpha > 0.0 && beta > 0.0 && topics > 0);
+        Self(if is_dense(topics) {
+            Sampler::Dense(DenseSampler::new(topics, vocabulary, alpha, beta))
+        } else {
+            Sampler::Tree(TreeSampler::new(topics, vocabulary, alpha, beta))
+        })
+    }
+
+    /// Draws every token's topic again, in order, each from its distribution given all others. Returns how many weights it
+    /// went over.
+    ///
+    /// `tokens` are sorted by word, and `counts` not changed yet. `documents` holds the topics of each document of the
+    /// batch.
+    ///
+    /// # Panics
+    ///
+    /// Where a token names a word, document or topic that is not there, or a topic that its document does not have, and
+    /// where documents are of a model with another number of topics.
+    pub fn resample(
+        &mut self,
+        tokens: &mut [Token],
+        documents: &mut DocumentTopics,
+        counts: &mut Counts<'_>,
+        random: &mut Random,
+    ) -> u64 {
+        debug_assert!(tokens.is_sorted_by_key(|token| token.word));
+
+        match (&mut self.0, &mut documents.0) {
+            (Sampler::Dense(sampler), Form::Dense(documents)) => {
+                sampler.resample(tokens, documents, counts, random)
+            }
+            (Sampler::Tree(sampler), Form::Lists(documents)) => {
+                sampler.resample(tokens, documents, counts, random)
+            }
+            _ => panic!("documents are of a model with another number of topics"),
+        }
+    }
+}
+
+/// Whether going over all topics is faster than the tree.
+fn is_dense(topics: usize) -> bool {
+    topics <= dense::TOPICS_MAX
 }

@@ -1,17 +1,29 @@
-//! The sampler over a tree of sums.
+//! The sampler over a tree of sums: F+LDA (Yu, Hsieh, Yun, Vishwanathan and Dhillon, WWW 2015).
+//!
+//! Of the weight of a topic, `(n_dk + α) · q_k = α · q_k + n_dk · q_k`, a tree holds `q` of the current word with its
+//! partial sums: a change of one topic, and a draw from the first term, cost `log K`. The second term runs over the
+//! topics of the document alone, never more than it has tokens. From one word to the next only the topics of either
+//! word change. So the cost of a draw does not follow `K`. What does is one sweep a batch over each word's row of counts
+//! for those that are not 0: a few times what reading the row takes, and most of the cost where a batch has few tokens
+//! of each word and topics are thousands. Alias tables (Li, Ahmed, Ravi and Smola, KDD 2014; LightLDA, WWW 2015) would
+//! take `K` dearer steps to build for every row of every batch, and their draws would have to be corrected by
+//! rejection.
 
 mod sum_tree;
+mod topic_list;
+
+pub(super) use topic_list::TopicList;
 
 use rand::RngExt;
 
 use self::sum_tree::{FAN_OUT, SumTree};
-use super::{Counts, DocumentTopics, Token};
+use super::{Counts, Token};
 use crate::kernels::{Kernel, vectorized};
 use gaia_core::types::Random;
 
-/// Draws topics of tokens.
+/// Draws topics of tokens at a cost that hardly follows the number of topics.
 #[derive(Clone, Debug)]
-pub struct TopicSampler {
+pub(super) struct TreeSampler {
     alpha: f64,
     beta: f64,
     /// V·β.
@@ -31,10 +43,10 @@ struct ResampleWord;
 
 /// What it takes: the sampler, the word, its tokens, all documents, the counts and the random numbers.
 type WordArguments<'a, 'c> = (
-    &'a mut TopicSampler,
+    &'a mut TreeSampler,
     usize,
     &'a mut [Token],
-    &'a mut [DocumentTopics],
+    &'a mut [TopicList],
     &'a mut Counts<'c>,
     &'a mut Random,
 );
@@ -70,12 +82,12 @@ impl<'a, 'c> Kernel<WordArguments<'a, 'c>> for ResampleWord {
 /// Gives topics their weights of a word with this row, and computes the sums again: those above each of them, or all.
 struct PutEach;
 
-impl<'a> Kernel<(&'a mut TopicSampler, &'a [f32], &'a [u32], bool)> for PutEach {
+impl<'a> Kernel<(&'a mut TreeSampler, &'a [f32], &'a [u32], bool)> for PutEach {
     type Output = ();
 
     #[inline(always)]
-    fn run((sampler, row, topics, one_by_one): (&'a mut TopicSampler, &'a [f32], &'a [u32], bool)) {
-        let TopicSampler { tree, scales, beta, .. } = sampler;
+    fn run((sampler, row, topics, one_by_one): (&'a mut TreeSampler, &'a [f32], &'a [u32], bool)) {
+        let TreeSampler { tree, scales, beta, .. } = sampler;
         for &topic in topics {
             let at = topic as usize;
             tree.put(at, (f64::from(row[at].max(0.0)) + *beta) * scales[at]);
@@ -127,11 +139,8 @@ struct TopicWeight {
     weight: f64,
 }
 
-impl TopicSampler {
-    /// A sampler for `topics` topics, at least 1, with the priors α of each topic in a document and β of each of
-    /// `vocabulary` words in a topic; both are above 0.
-    pub fn new(topics: usize, vocabulary: usize, alpha: f64, beta: f64) -> Self {
-        assert!(alpha > 0.0 && beta > 0.0 && topics > 0);
+impl TreeSampler {
+    pub(super) fn new(topics: usize, vocabulary: usize, alpha: f64, beta: f64) -> Self {
         Self {
             alpha,
             beta,
@@ -143,24 +152,14 @@ impl TopicSampler {
         }
     }
 
-    /// Draws every token's topic again, in order, each from its distribution given all others. Returns how many weights it
-    /// went over.
-    ///
-    /// `tokens` are sorted by word, and `counts` not changed yet. `documents` holds the topics of each document of the
-    /// batch.
-    ///
-    /// # Panics
-    ///
-    /// Where a token names a word or topic that is not there, or a topic that its document does not have.
-    pub fn resample(
+    /// As [`super::TopicSampler::resample`].
+    pub(super) fn resample(
         &mut self,
         tokens: &mut [Token],
-        documents: &mut [DocumentTopics],
+        documents: &mut [TopicList],
         counts: &mut Counts<'_>,
         random: &mut Random,
     ) -> u64 {
-        debug_assert!(tokens.is_sorted_by_key(|token| token.word));
-
         let mut steps = self.begin(counts);
         for run in tokens.chunk_by_mut(|a, b| a.word == b.word) {
             let word = run[0].word as usize;
@@ -233,7 +232,7 @@ impl TopicSampler {
 
     /// The topic at `place`, 0 to below 1, of the distribution of a token of the current word in `document`.
     #[inline(always)]
-    fn draw(&mut self, document: &DocumentTopics, place: f64) -> Drawn {
+    fn draw(&mut self, document: &TopicList, place: f64) -> Drawn {
         let weights = self.tree.weights();
         let mut sum = 0.0;
         self.sums.clear();
@@ -265,120 +264,44 @@ const BLOCK: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gaia_core::types::Seed;
+    use crate::kernels::topics::tests::{ALPHA, BETA, Steps, VOCABULARY, check_draws};
 
-    /// Counts as stale as they come: some missing, some below 0, some no whole numbers.
-    fn row(topics: usize, random: &mut Random) -> Vec<f32> {
-        let count = |_| match random.random_range(0..4) {
-            0 => 0.0,
-            1 => -1.5,
-            2 => random.random_range(0..20) as f32,
-            _ => 0.25,
-        };
-        (0..topics).map(count).collect()
-    }
+    impl Steps for (TreeSampler, TopicList) {
+        fn hold(&mut self, topic: u32) {
+            self.1.add(topic);
+        }
 
-    /// The textbook's distribution of a token of `word` that is not counted.
-    fn dense(sampler: &TopicSampler, counts: &Counts<'_>, word: usize, has: &[u32]) -> Vec<f64> {
-        let topics = counts.totals.len();
-        let weight = |topic: usize| {
-            let here = has.iter().filter(|&&other| other as usize == topic).count() as f64;
-            let of_word = counts.words[word][topic] + counts.word_changes[word * topics + topic];
-            let total = counts.totals[topic] + counts.total_changes[topic];
-            (here + sampler.alpha) * (f64::from(of_word.max(0.0)) + sampler.beta)
-                / (f64::from(total.max(0.0)) + sampler.beta_sum)
-        };
-        let weights: Vec<f64> = (0..topics).map(weight).collect();
-        let sum: f64 = weights.iter().sum();
-        weights.iter().map(|weight| weight / sum).collect()
+        fn begin(&mut self, counts: &Counts<'_>) {
+            self.0.begin(counts);
+        }
+
+        fn enter(&mut self, counts: &Counts<'_>, word: usize) {
+            self.0.enter(counts, word);
+        }
+
+        fn remove(&mut self, counts: &mut Counts<'_>, word: usize, topic: u32) {
+            self.1.remove(topic);
+            self.0.change(counts, word, topic, -1.0);
+        }
+
+        fn draw(&mut self, place: f64) -> u32 {
+            match self.0.draw(&self.1, place) {
+                Drawn::OfDocument(at) => self.1.0[at].0,
+                Drawn::OfWord(topic) => topic,
+            }
+        }
+
+        fn add(&mut self, counts: &mut Counts<'_>, word: usize, topic: u32) {
+            self.1.add(topic);
+            self.0.change(counts, word, topic, 1.0);
+        }
     }
 
     #[test]
     fn every_draw_has_the_distribution_that_a_sampler_over_all_topics_has() {
-        const PLACES: u32 = 4000;
-
-        for (seed, topics) in [1, 2, 3, 16, 33, 100, 300].into_iter().enumerate() {
-            let mut random = Seed(seed as u64).random();
-            let rows: Vec<Vec<f32>> = (0..4).map(|_| row(topics, &mut random)).collect();
-            let totals = row(topics, &mut random);
-            let mut counts = Counts::new(rows.iter().map(Vec::as_slice).collect(), &totals);
-            let mut sampler = TopicSampler::new(topics, 50, 0.3, 0.02);
-            let mut has: Vec<u32> =
-                (0..12).map(|_| random.random_range(0..topics as u32)).collect();
-            let mut document = DocumentTopics::default();
-
-            for &topic in &has {
-                document.add(topic);
-            }
-            sampler.begin(&counts);
-
-            for turn in 0..40 {
-                let word = turn / 10;
-                if turn % 10 == 0 {
-                    sampler.enter(&counts, word);
-                }
-
-                let topic = has.swap_remove(random.random_range(0..has.len()));
-                document.remove(topic);
-                sampler.change(&mut counts, word, topic, -1.0);
-
-                let mut drawn = vec![0.0; topics];
-                for place in 0..PLACES {
-                    let place = (f64::from(place) + 0.5) / f64::from(PLACES);
-                    let topic = match sampler.draw(&document, place) {
-                        Drawn::OfDocument(at) => document.0[at].0,
-                        Drawn::OfWord(topic) => topic,
-                    };
-                    drawn[topic as usize] += 1.0 / f64::from(PLACES);
-                }
-
-                for (drawn, exact) in drawn.iter().zip(dense(&sampler, &counts, word, &has)) {
-                    // A topic has at most two stretches of places.
-                    assert!((drawn - exact).abs() < 2.1 / f64::from(PLACES), "{drawn} {exact}");
-                }
-
-                let topic = match sampler.draw(&document, random.random()) {
-                    Drawn::OfDocument(at) => document.add_at(at),
-                    Drawn::OfWord(topic) => document.add(topic),
-                };
-                has.push(topic);
-                sampler.change(&mut counts, word, topic, 1.0);
-            }
+        for topics in [1, 2, 3, 16, 33, 100, 300] {
+            let sampler = TreeSampler::new(topics, VOCABULARY, ALPHA, BETA);
+            check_draws(topics, &mut (sampler, TopicList::default()));
         }
-    }
-
-    #[test]
-    fn changes_are_whole_and_move_every_token_from_one_topic_to_one() {
-        let mut random = Seed(1).random();
-        let topics = 40;
-        let rows: Vec<Vec<f32>> = (0..3).map(|_| row(topics, &mut random)).collect();
-        let totals = row(topics, &mut random);
-        let mut counts = Counts::new(rows.iter().map(Vec::as_slice).collect(), &totals);
-        let mut documents = vec![DocumentTopics::default(); 2];
-        let mut tokens: Vec<Token> = (0..30)
-            .map(|at| {
-                let topic = random.random_range(0..topics as u32);
-                documents[at % 2].add(topic);
-                Token { word: at as u32 / 10, document: at as u32 % 2, topic }
-            })
-            .collect();
-        let before = tokens.clone();
-        let mut sampler = TopicSampler::new(topics, 50, 0.3, 0.02);
-
-        sampler.resample(&mut tokens, &mut documents, &mut counts, &mut random);
-
-        let mut word_changes = vec![0.0; 3 * topics];
-        let mut total_changes = vec![0.0; topics];
-        for (token, by) in before.iter().map(|t| (t, -1.0)).chain(tokens.iter().map(|t| (t, 1.0))) {
-            word_changes[token.word as usize * topics + token.topic as usize] += by;
-            total_changes[token.topic as usize] += by;
-        }
-
-        assert_eq!(counts.word_changes, word_changes);
-        assert_eq!(counts.total_changes, total_changes);
-
-        let held: u32 = documents.iter().flat_map(|document| &document.0).map(|(_, n)| n).sum();
-        assert_eq!(held, 30);
-        assert_ne!(before, tokens);
     }
 }

@@ -10,7 +10,7 @@ use gaia_core::types::{Clock, DcId, Staleness, WorkerId};
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, Setup};
-use crate::{FORMATS, UNEVEN, bsp, ssp};
+use crate::{FORMATS, POLICIES, UNEVEN, asp, bsp, ssp, tap};
 
 /// Who gets the next turn, and what for.
 #[derive(Clone, Copy, Debug)]
@@ -193,6 +193,29 @@ fn check_rounding(route: ExchangeRoute) {
     let mut by_clock: BTreeMap<Clock, &[f32]> = BTreeMap::new();
     for (dc, clock, copy) in &cluster.copies {
         assert_eq!(*by_clock.entry(*clock).or_insert(copy), &copy[..], "{dc} at {clock}");
+    }
+}
+
+/// Nothing is summed, rounded or kept for others.
+#[test]
+fn what_the_only_worker_of_a_run_has_changed_is_the_model() {
+    let of_mirrors = POLICIES.map(|policy| RemoteSync::Asp(asp(policy, ValueFormat::Bf16)));
+    let models = FORMATS.into_iter().flat_map(|format| [bsp(format), tap(format)]);
+    for remote in models.chain([ssp(2)]).chain(of_mirrors) {
+        let name = format!("{remote:?}");
+        let setup = Setup { data_centers: 1, parameters: 2, ..Setup::new(remote) };
+        let mut cluster = Cluster::new(&setup);
+        let step = 1.0 + 1.0 / 512.0;
+        for clock in 1..=5 {
+            assert!(cluster.step(0, &[(1, step)]), "{name}");
+            cluster.settle();
+            let expected = [0.0, clock as f32 * step];
+            assert_eq!(cluster.servers[0].copy(), expected, "{name}");
+            assert_eq!(cluster.copies.last(), Some(&(DcId(0), Clock(clock), expected.to_vec())));
+        }
+        cluster.drain();
+        assert_eq!(cluster.servers[0].values(), [0.0, 5.0 * step], "{name}");
+        assert_eq!(cluster.servers[0].copy(), [0.0, 5.0 * step], "{name}");
     }
 }
 

@@ -1,22 +1,35 @@
 //! Sums of squares, in a fixed order, so that every machine computes the same bits.
 
+use crate::simd::{self, Level, Work};
+
 /// The root mean square of a table. 0 if it is empty.
 pub fn rms(values: &[f32]) -> f32 {
     if values.is_empty() {
         return 0.0;
     }
-    let mut lanes = [0.0f64; LANES];
-    let (chunks, rest) = values.as_chunks::<LANES>();
-    for chunk in chunks {
-        for (lane, value) in lanes.iter_mut().zip(chunk) {
+    (simd::run(Level::best(), SumOfSquares(values)) / values.len() as f64).sqrt() as f32
+}
+
+/// Adds up the squares of values.
+struct SumOfSquares<'v>(&'v [f32]);
+
+impl Work for SumOfSquares<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        let mut lanes = [0.0f64; LANES];
+        let (chunks, rest) = self.0.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (lane, value) in lanes.iter_mut().zip(chunk) {
+                *lane += f64::from(*value) * f64::from(*value);
+            }
+        }
+        for (lane, value) in lanes.iter_mut().zip(rest) {
             *lane += f64::from(*value) * f64::from(*value);
         }
+        lanes.iter().sum()
     }
-    for (lane, value) in lanes.iter_mut().zip(rest) {
-        *lane += f64::from(*value) * f64::from(*value);
-    }
-    let sum: f64 = lanes.iter().sum();
-    (sum / values.len() as f64).sqrt() as f32
 }
 
 /// The Euclidean norm of a row.
@@ -54,3 +67,17 @@ fn add_squares(lanes: &mut [f32; LANES], values: &[f32; LANES]) {
 }
 
 const LANES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_level_adds_up_the_same_bits() {
+        let values: Vec<f32> = (0..1_003).map(|at| (at as f32 - 400.5) * 1.37e-3).collect();
+        let expected = SumOfSquares(&values).run().to_bits();
+        for level in Level::available() {
+            assert_eq!(simd::run(level, SumOfSquares(&values)).to_bits(), expected, "{level:?}");
+        }
+    }
+}

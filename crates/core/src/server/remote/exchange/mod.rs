@@ -47,6 +47,8 @@ use route::{Chunk, Route};
 #[derive(Debug)]
 pub(super) struct Exchange {
     id: ServerId,
+    /// Whether the run has one worker. Then the store has what all agree on, and nothing is summed here.
+    is_alone: bool,
     route: Route,
     staleness: Staleness,
     format: ValueFormat,
@@ -101,8 +103,10 @@ impl Exchange {
         store: &ShardStore,
     ) -> Self {
         let route = Route::new(config, store.values().len());
+        let has_late = config.local.has_quorum();
         Self {
             id: config.id,
+            is_alone: config.all_workers == [1] && !has_late,
             staleness,
             format,
             global: store.values().to_vec(),
@@ -112,7 +116,7 @@ impl Exchange {
             partials: BTreeMap::new(),
             totals: BTreeMap::new(),
             done: vec![Clock::ZERO; route.chunks().len()],
-            has_late: config.local.has_quorum(),
+            has_late,
             awaits_late: false,
             links: config.links.keys().map(|peer| (*peer, ExchangeLink::default())).collect(),
             cutting: Cutting::default(),
@@ -124,7 +128,9 @@ impl Exchange {
 
 impl RemoteModel for Exchange {
     fn on_change(&mut self, clock: Clock, place: Range<usize>, change: &[f32], _: &mut [f32]) {
-        self.own_of(clock).add_run(place, change);
+        if !self.is_alone {
+            self.own_of(clock).add_run(place, change);
+        }
     }
 
     fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: ClockFacts) {
@@ -236,7 +242,9 @@ impl RemoteModel for Exchange {
     }
 
     fn end_drain(&self, store: &mut ShardStore) {
-        store.values_mut().copy_from_slice(&self.global);
+        if let Some(agreed) = self.agreed() {
+            store.values_mut().copy_from_slice(agreed);
+        }
     }
 
     fn name(&self) -> &'static str {
@@ -248,7 +256,7 @@ impl RemoteModel for Exchange {
     }
 
     fn agreed(&self) -> Option<&[f32]> {
-        Some(&self.global)
+        (!self.is_alone).then_some(&self.global)
     }
 
     /// The clock up to which the totals that `of` sends were received, or all totals if it sends none.
@@ -271,6 +279,7 @@ persist! {
         fn walk(
             Self {
                 id: _,
+                is_alone: _,
                 route,
                 staleness: _,
                 format: _,
@@ -343,6 +352,12 @@ persist! {
 impl Exchange {
     /// Adds this data center's changes of the clock to the sum of each chunk.
     fn close(&mut self, finished: Clock, store: &mut ShardStore) {
+        if self.is_alone {
+            self.open = finished;
+            self.done.fill(finished);
+            return;
+        }
+
         let clock = Clock(finished.0 - 1);
         let own = self.own.remove(&clock);
         let mut own = own.unwrap_or_else(|| no_changes(&mut self.spare, self.global.len()));

@@ -157,8 +157,12 @@ impl MirrorClient {
         }
     }
 
-    /// Adds a local change to the updates that the mirrors lack.
+    /// Adds a local change to the updates that the mirrors lack. In a run without mirrors that is nobody, and a change costs
+    /// nothing here.
     pub(super) fn on_change(&mut self, place: Range<usize>, change: &[f32]) {
+        if self.peers.is_empty() {
+            return;
+        }
         self.sources.on_change(place.clone(), change);
         self.touched.insert_range(place);
     }
@@ -176,6 +180,9 @@ impl MirrorClient {
         facts: ClockFacts,
     ) {
         self.measure_clock_time(now);
+        if self.peers.is_empty() {
+            return;
+        }
         self.sources.on_clock();
 
         let neighbours = &self.neighbours;

@@ -1,14 +1,13 @@
 //! One pass over a shard, block by block.
 //!
 //! A block's residuals and ratios stay in the first-level cache. Only `values`, `local` and `shared` are read from
-//! memory, 12 bytes a parameter. Where a screen tells without a division that a residual is cut, only what passes it is
-//! measured.
+//! memory, 12 bytes a parameter. Where a screen tells without a division that residuals are cut, they are not measured.
 
 use std::ops::Range;
 
 use super::order::{BUCKET_SHIFT, BUCKETS, Cut, bucket};
 use super::{Parameters, Selection, Significance, TableCriteria};
-use crate::simd::{Above, Block, Level, Passed, Screen, Work, bits_of, prefetch_behind};
+use crate::simd::{Above, Block, Level, Screen, Work, prefetch_behind};
 
 /// The input of a pass, and the memory for a block.
 pub(super) struct Blocks<'a, F> {
@@ -23,7 +22,6 @@ pub(super) struct Memory {
     residuals: Vec<f32>,
     ratios: Vec<f32>,
     above: Above,
-    passed: Passed,
     /// What a link has carried, where it does not lie in one piece.
     shared: Vec<f32>,
 }
@@ -94,7 +92,7 @@ impl<F: Significance, S: Sink> Scan<'_, '_, F, S> {
                 .and_then(|function| Screen::of(function, table.floor, table.threshold, cut));
             let least = i32::from(cut) << BUCKET_SHIFT;
             let (indexes, ratios) = match screen {
-                Some(screen) => self.blocks.screened(self.level, table, block, screen, least),
+                Some(screen) => self.blocks.screened(self.level, block, screen),
                 None => self.blocks.measured(self.level, table, block, least),
             };
             if !indexes.is_empty() {
@@ -131,31 +129,17 @@ impl<F: Significance> Blocks<'_, F> {
         (above.indexes(), above.ratios())
     }
 
-    /// As [`Self::measured`], of the residuals that pass a screen. No other exceeds `least`.
+    /// As [`Self::measured`], with the exact test and the divisions in one loop with a screen.
     #[inline(always)]
-    fn screened(
-        &mut self,
-        level: Level,
-        table: &TableCriteria<F>,
-        block: Range<usize>,
-        screen: Screen,
-        least: i32,
-    ) -> (&[u32], &[f32]) {
-        let Memory { ratios, above, passed, shared, .. } = &mut *self.memory;
+    fn screened(&mut self, level: Level, block: Range<usize>, screen: Screen) -> (&[u32], &[f32]) {
+        let Memory { above, shared, .. } = &mut *self.memory;
         let columns = Block {
             values: &self.parameters.values[block.clone()],
             local: &self.parameters.local[block.clone()],
             shared: self.parameters.shared.range(block.clone(), shared),
             first: block.start as u32,
         };
-        passed.keep(level, columns, screen);
-        let ratios = &mut ratios[..passed.indexes().len()];
-        measure(table, passed.residuals(), passed.values(), ratios);
-        let lowest = ratios.iter().fold(i32::MAX, |lowest, ratio| lowest.min(bits_of(*ratio)));
-        if lowest > least {
-            return (passed.indexes(), ratios);
-        }
-        above.keep_of(passed.indexes(), ratios, least);
+        above.keep_screened(level, columns, screen);
         (above.indexes(), above.ratios())
     }
 }
@@ -185,7 +169,6 @@ impl Memory {
             self.residuals.resize(block, 0.0);
             self.ratios.resize(block, 0.0);
             self.above.make_room(block);
-            self.passed.make_room(block);
         }
     }
 }

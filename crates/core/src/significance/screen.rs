@@ -5,28 +5,33 @@
 //! exclude is measured exactly, so that it never changes a selection.
 
 use super::order::BUCKET_SHIFT;
-use crate::simd::Screen;
+use crate::simd::{Against, Screen};
 use crate::sync::Function;
 
 impl Screen {
-    /// A test that passes all residuals whose ratios are above those of all buckets below `cut`. `None` if the function
-    /// has no such test, or its numbers are so small or large that an intermediate result of a ratio may be no normal
-    /// number.
+    /// A screen for the residuals whose ratios are in the bucket `cut` or above. `None` if the function has no such test, or
+    /// its numbers are so small or large that an intermediate result of a ratio may be no normal number.
     #[inline(always)]
     pub(super) fn of(function: Function, floor: f32, threshold: f32, cut: u16) -> Option<Self> {
-        let least = f32::from_bits(u32::from(cut) << BUCKET_SHIFT);
+        let least = u32::from(cut) << BUCKET_SHIFT;
         let ordinary = |number: f32| (ORDINARY_MIN..=1.0 / ORDINARY_MIN).contains(&number.abs());
-        let bar = threshold.abs() * least * MARGIN;
+        let against = match function {
+            // A quotient by 1 is exact.
+            Function::Absolute => Against::Constant(1.0),
+            Function::Progress => Against::Constant(floor.abs()),
+            Function::Relative => Against::Value { floor },
+            Function::RowNorm => return None,
+        };
 
-        if !ordinary(threshold) || !ordinary(least) {
-            return None;
-        }
-        match function {
-            Function::Absolute => Some(Self::Constant(bar)),
-            Function::Progress => ordinary(floor).then(|| Self::Constant(bar * floor.abs())),
-            Function::Relative => ordinary(floor).then_some(Self::Relative { bar, floor }),
-            Function::RowNorm => None,
-        }
+        let is_ordinary = ordinary(threshold)
+            && ordinary(f32::from_bits(least))
+            && (function == Function::Absolute || ordinary(floor));
+        is_ordinary.then(|| Self {
+            against,
+            threshold,
+            bar: threshold.abs() * f32::from_bits(least) * MARGIN,
+            least: least as i32,
+        })
     }
 }
 

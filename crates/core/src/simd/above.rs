@@ -11,9 +11,9 @@ use super::{InstructionSet, LANES_MAX, Level};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Above {
     /// One vector longer than the longest block: whole vectors are stored, and their unused part is overwritten.
-    indexes: Vec<u32>,
-    ratios: Vec<f32>,
-    count: usize,
+    pub(super) indexes: Vec<u32>,
+    pub(super) ratios: Vec<f32>,
+    pub(super) count: usize,
 }
 
 impl Above {
@@ -36,17 +36,6 @@ impl Above {
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx512 => unsafe { self.keep_avx512(ratios, least, first) },
         };
-    }
-
-    /// As [`Self::keep`], of ratios that have these indexes.
-    #[inline(always)]
-    pub(crate) fn keep_of(&mut self, indexes: &[u32], ratios: &[f32], least: i32) {
-        assert!(indexes.len() == ratios.len(), "a ratio has an index");
-        self.count = 0;
-        for (index, ratio) in indexes.iter().zip(ratios) {
-            (self.indexes[self.count], self.ratios[self.count]) = (*index, *ratio);
-            self.count += usize::from(bits_of(*ratio) > least);
-        }
     }
 
     pub(crate) fn indexes(&self) -> &[u32] {

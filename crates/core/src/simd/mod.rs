@@ -4,19 +4,20 @@
 //! not know what is computed. It is the only room of the core with `unsafe`.
 //!
 //! Arithmetic is compiled once for each instruction set from one function body. The operations and their order are the
-//! same, so the results are the same bits. Only the compaction of what is above a bound and prefetches are written with
-//! intrinsics, because compilers do not generate the instructions for them.
+//! same, so the results are the same bits. Only prefetches and the compaction of what is above a bound are written with
+//! intrinsics, because compilers do not generate the instructions for them, and with compaction the ratio that it follows in
+//! the same loop.
 #![allow(unsafe_code)]
 
 mod above;
-mod passed;
 mod prefetch;
+mod screened;
 
 pub(crate) use above::{Above, bits_of};
-pub(crate) use passed::{Block, Passed, Screen};
 pub(crate) use prefetch::{
     PLACES_AHEAD, append, prefetch_ahead_of, prefetch_at, prefetch_behind, prefetch_of,
 };
+pub(crate) use screened::{Against, Block, Screen};
 
 /// Work that is compiled for each level. `run` and all functions that it calls must be `#[inline(always)]`.
 pub(crate) trait Work {

@@ -9,6 +9,10 @@
 mod rows;
 
 use std::hint::black_box;
+use std::ops::Range;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
 
 use gaia_core::codec::ValueFormat;
 use gaia_core::outbox::{Batch, Ranked, Residuals};
@@ -45,6 +49,9 @@ fn main() {
         report(&mut rows, &row, &values, &kept, &mut shared, hard(), Take::Hard);
         if changed == 1e-2 || changed == 5e-2 {
             report_frames(&mut rows, name, &values, &kept, &mut shared, &hard());
+        }
+        if changed == 1e-2 {
+            report_shards(&mut rows, name, &values, &kept, &shared, &hard());
         }
     }
     for (name, function) in [
@@ -139,6 +146,48 @@ fn report_frames(
     let pass = ("a pass", passes.as_slice());
     rows.print(&format!("{changed} changed, put in order"), "ms", &orders, pass);
     rows.print(&format!("{changed} changed, cut in frames of {FRAME}"), "ms", &cuts, pass);
+}
+
+/// A row for two threads that scan half of the parameters each, as the servers of two shards do, beside one thread that scans
+/// all. Times are of the clock on the wall, since processor time does not tell whether threads run at once.
+fn report_shards(
+    rows: &mut Rows,
+    changed: &str,
+    values: &[f32],
+    local: &[f32],
+    shared: &[f32],
+    criteria: &[TableCriteria<Measure>; 1],
+) {
+    let [mut whole, mut lower, mut upper] = [(); 3].map(|()| Default::default());
+    let scan = |part: Range<usize>, turn: u64, memory: &mut (Scratch, Selection)| {
+        let table = TableCriteria { range: 0..part.len(), ..criteria[0].clone() };
+        let shared = Numbers::Plain(&shared[part.clone()]);
+        let parameters = Parameters { values: &values[part.clone()], local: &local[part], shared };
+        let (scratch, selection) = memory;
+        let begins = Instant::now();
+        select(&parameters, &[table], Take::Hard, turn, scratch, selection);
+        (begins, Instant::now())
+    };
+
+    let (mut one, mut two) = (Vec::new(), Vec::new());
+    for turn in 0..rows.runs() as u64 {
+        let (begins, ends) = scan(0..PARAMETERS, turn, &mut whole);
+        one.push(1e3 * (ends - begins).as_secs_f64());
+
+        let both_run = Barrier::new(2);
+        let (this, other) = thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                both_run.wait();
+                scan(PARAMETERS / 2..PARAMETERS, turn, &mut upper)
+            });
+            both_run.wait();
+            let this = scan(0..PARAMETERS / 2, turn, &mut lower);
+            (this, other.join().expect("a scan does not panic"))
+        });
+        two.push(1e3 * (this.1.max(other.1) - this.0.min(other.0)).as_secs_f64());
+    }
+    let name = format!("{changed} changed, two threads, a shard each");
+    rows.print(&name, "ms", &two, ("one thread", &one));
 }
 
 /// The milliseconds of a pass over the same arrays. `shared` is zeros after it.

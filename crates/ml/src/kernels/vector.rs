@@ -1,5 +1,7 @@
 //! Sums over vectors, in lanes whose order never changes.
 
+use std::ops::AddAssign;
+
 use super::{Kernel, vectorized};
 
 /// Lanes that are summed side by side: one AVX-512 register, two of AVX2.
@@ -67,7 +69,7 @@ impl<'a> Kernel<&'a [f32]> for SumLanes {
                 sums[lane] += chunk[lane];
             }
         }
-        halve(sums) + rest.iter().sum::<f32>()
+        sum_by_halves(sums) + rest.iter().sum::<f32>()
     }
 }
 
@@ -142,13 +144,12 @@ pub(super) fn dot_lanes(left: &[f32], right: &[f32]) -> f32 {
     for (left, right) in left_rest.iter().zip(right_rest) {
         rest += left * right;
     }
-    halve(sums) + rest
+    sum_by_halves(sums) + rest
 }
 
-/// The sum of all lanes, by halves.
+/// The sum of all lanes, a power of two, by halves.
 #[inline(always)]
-fn halve(sums: [f32; LANES]) -> f32 {
-    let mut sums = sums;
+pub(super) fn sum_by_halves<T: Copy + AddAssign, const LANES: usize>(mut sums: [T; LANES]) -> T {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {

@@ -90,6 +90,18 @@ impl TopicSampler {
     }
 }
 
+/// `1 / (n_k + V·β)`, the part of `q_k` that all words share.
+#[inline(always)]
+fn scale_of(total: f32, beta_sum: f64) -> f64 {
+    1.0 / (f64::from(total.max(0.0)) + beta_sum)
+}
+
+/// `q_k` of a word with so many tokens in the topic.
+#[inline(always)]
+fn weight_of(count: f32, beta: f64, scale: f64) -> f64 {
+    (f64::from(count.max(0.0)) + beta) * scale
+}
+
 /// Whether going over all topics is faster than the tree.
 fn is_dense(topics: usize) -> bool {
     topics <= dense::TOPICS_MAX

@@ -19,7 +19,7 @@ use self::around::Around;
 use self::draw::draw;
 use self::lanes::{LANES, Lanes};
 use super::counts::WordCounts;
-use super::{Counts, Token};
+use super::{Counts, Token, scale_of, weight_of};
 use crate::kernels::{SimdKernel, with_simd};
 use gaia_core::types::Random;
 
@@ -175,16 +175,6 @@ fn weigh(weights: &mut Lanes, scales: &Lanes, counts: &[f32], more: f32, beta: f
     for ((weight, scale), count) in weights.0.iter_mut().zip(&scales.0).zip(counts) {
         *weight = weight_of(count + more, beta, *scale);
     }
-}
-
-#[inline(always)]
-fn scale_of(total: f32, beta_sum: f64) -> f64 {
-    1.0 / (f64::from(total.max(0.0)) + beta_sum)
-}
-
-#[inline(always)]
-fn weight_of(count: f32, beta: f64, scale: f64) -> f64 {
-    (f64::from(count.max(0.0)) + beta) * scale
 }
 
 /// The rows that topics take, in a power of two, so that loops are compiled for few numbers of them.

@@ -17,7 +17,7 @@ pub(super) use topic_list::TopicList;
 use rand::RngExt;
 
 use self::sum_tree::{FAN_OUT, SumTree};
-use super::{Counts, Token};
+use super::{Counts, Token, scale_of, weight_of};
 use crate::kernels::{Kernel, vectorized};
 use gaia_core::types::Random;
 
@@ -90,7 +90,7 @@ impl<'a> Kernel<(&'a mut TreeSampler, &'a [f32], &'a [u32], bool)> for PutEach {
         let TreeSampler { tree, scales, beta, .. } = sampler;
         for &topic in topics {
             let at = topic as usize;
-            tree.put(at, (f64::from(row[at].max(0.0)) + *beta) * scales[at]);
+            tree.put(at, weight_of(row[at], *beta, scales[at]));
             if one_by_one {
                 tree.add_up_to(at);
             }
@@ -225,7 +225,7 @@ impl TreeSampler {
         self.scales[at] = self.scale(counts, at);
         let row = counts.words[word];
         let count = row[at] + counts.word_changes[word * row.len() + at];
-        self.tree.put(at, (f64::from(count.max(0.0)) + self.beta) * self.scales[at]);
+        self.tree.put(at, weight_of(count, self.beta, self.scales[at]));
         self.tree.add_up_to(at);
         self.present.push(topic);
     }
@@ -253,8 +253,7 @@ impl TreeSampler {
 
     #[inline(always)]
     fn scale(&self, counts: &Counts<'_>, topic: usize) -> f64 {
-        let total = counts.totals[topic] + counts.total_changes[topic];
-        1.0 / (f64::from(total.max(0.0)) + self.beta_sum)
+        scale_of(counts.totals[topic] + counts.total_changes[topic], self.beta_sum)
     }
 }
 

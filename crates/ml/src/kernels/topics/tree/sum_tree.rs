@@ -1,5 +1,7 @@
 //! A tree of partial sums: the index of F+LDA.
 
+use crate::kernels::vector::sum_by_halves;
+
 /// Weights, the sums of every sixteen of them, the sums of every sixteen sums, and so on: a change touches one sum a
 /// level, each in two cache lines, and a draw looks at sixteen.
 #[derive(Clone, Debug)]
@@ -30,7 +32,8 @@ impl SumTree {
     pub(super) fn add_up_to(&mut self, mut at: usize) {
         for level in 1..self.levels.len() {
             at /= FAN_OUT;
-            self.levels[level][at / FAN_OUT][at % FAN_OUT] = sum(&self.levels[level - 1][at]);
+            self.levels[level][at / FAN_OUT][at % FAN_OUT] =
+                sum_by_halves(self.levels[level - 1][at]);
         }
     }
 
@@ -39,7 +42,7 @@ impl SumTree {
         for level in 1..self.levels.len() {
             let (below, above) = self.levels.split_at_mut(level);
             let sums = above[0].as_flattened_mut().iter_mut();
-            sums.zip(&below[level - 1]).for_each(|(above, below)| *above = sum(below));
+            sums.zip(&below[level - 1]).for_each(|(above, below)| *above = sum_by_halves(*below));
         }
     }
 
@@ -56,7 +59,7 @@ impl SumTree {
 
     #[inline(always)]
     pub(super) fn total(&self) -> f64 {
-        self.levels.last().map_or(0.0, |top| sum(&top[0]))
+        self.levels.last().map_or(0.0, |top| sum_by_halves(top[0]))
     }
 
     /// How many sums a change affects.
@@ -88,20 +91,6 @@ impl SumTree {
         }
         at
     }
-}
-
-/// The sum by halves.
-#[inline(always)]
-fn sum(group: &[f64; FAN_OUT]) -> f64 {
-    let mut sums = *group;
-    let mut width = FAN_OUT / 2;
-    while width > 0 {
-        for lane in 0..width {
-            sums[lane] += sums[lane + width];
-        }
-        width /= 2;
-    }
-    sums[0]
 }
 
 /// Weights in a group.

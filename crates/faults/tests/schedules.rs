@@ -34,6 +34,8 @@
 //! | 4000479981, [`a_dead_link_counts_from_the_end_of_a_silence`] | partition | a link was silent while one direction of it was dead. Its connection was closed only after the silence, and the checker counted from the cut | it counts from the end of the silence (`checkers/partition.rs`) |
 //! | 4000416125, [`residuals_of_clipped_updates_are_rounded`] | conservation | updates were clipped, and the residual of a link had fallen to a small number from one whose rounding the checker did not allow | the tolerance follows the largest residual (`checkers/conservation.rs`) |
 //! | 23458255888498, [`a_worker_that_comes_back_at_the_drain_waits_for_no_round`] | liveness | in rounds with a quorum a worker restarted without its state while all data centers drained, and had to repeat an iteration that one of its servers lacked. Its read waited for a round that no home closed any more | a read waits for no home that closes no further round (`server/remote/local_steps/mod.rs`) |
+//! | 13249611247004, 7100005 with deferred logs, [`a_worker_whose_last_entries_were_not_written_asks_where_it_is`] | liveness | a worker came back without the last entries of its log, and waited for an answer that a server had heard it had, or for that to a read of other rows | where entries are deferred, a worker that comes back is reset (`recovery/worker.rs`) |
+//! | 7011829 of faults that were set, [`a_worker_stops_where_it_has_said_though_a_quorum_is_further`] | liveness | a worker that had said at which clock it stopped went back to one before, and its data center was further. It stopped at the data center's clock, which a server that drains does not accept | it stops at its own clock (`worker/mod.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -748,6 +750,68 @@ fn what_a_mirror_has_missed_is_counted_when_a_frame_is_cut() {
     "#;
     holds_as_it_is(first);
     holds_as_it_is(second);
+}
+
+/// It had told a server that had lost its disk that its read was answered. And it had been reset, and had read other rows.
+#[test]
+fn a_worker_whose_last_entries_were_not_written_asks_where_it_is() {
+    for text in [
+        r#"
+        seed = 13249611247004
+        data_centers = 4
+        servers = 1
+        workers = 2
+        rows = 15
+        clocks = 4
+        remote = "asp"
+        deferred_log = true
+        packets = {}
+        fault = [
+            { kind = "straggler", at = "250 ms", lasts = "195 ms", dc = 3, factor = 10.0 },
+            { kind = "lost-disk", at = "382 ms", dc = 3, server = 0 },
+            { kind = "crash", at = "952 ms", lasts = "16 ms", dc = 3 },
+        ]
+    "#,
+        r#"
+        seed = 7100005
+        data_centers = 3
+        servers = 1
+        workers = 2
+        rows = 31
+        clocks = 1
+        remote = "asp"
+        deferred_log = true
+        packets = { loss = 0.03086488258328501, damage = 0.020352047769974707, delay = 0.002613567863576506 }
+        fault = [
+            { kind = "crash", at = "173 ms", lasts = "10 ms", dc = 2, server = 0, write = "torn" },
+            { kind = "crash", at = "291 ms", dc = 2 },
+        ]
+    "#,
+    ] {
+        holds_as_it_is(text);
+    }
+}
+
+#[test]
+fn a_worker_stops_where_it_has_said_though_a_quorum_is_further() {
+    let text = r#"
+        seed = 7011829
+        data_centers = 3
+        servers = 1
+        workers = 2
+        rows = 12
+        clocks = 8
+        remote = "asp"
+        deferred_log = true
+        packets = { loss = 0.0019429369371044302, repetition = 0.0320058076199706, damage = 0.0050261563016798655, stale = 0.1328078937816775 }
+        fault = [
+            { kind = "lost-disk", at = "382 ms", lasts = "25 ms", dc = 1, server = 0 },
+            { kind = "crash", at = "700 ms", lasts = "8 ms", dc = 1, worker = 0 },
+            { kind = "lost-disk", at = "782 ms", lasts = "25 ms", dc = 0, server = 0 },
+            { kind = "crash", at = "900 ms", dc = 0 },
+        ]
+    "#;
+    holds_as_it_is(text);
 }
 
 #[test]

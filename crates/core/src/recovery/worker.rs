@@ -7,9 +7,10 @@
 //! update per clock. The shards may then hold changes of two different iterations of that clock. Momentum and whatever
 //! else the task keeps start as at the start of a run. Which examples are next follows from the clock.
 //!
-//! The same is done in two other cases, in which the task keeps its state. The worker has a state that is older than
+//! The same is done in other cases, in which the task keeps its state. The worker has a state that is older than
 //! what its servers have taken, such as one from a backup. Or another process in its place has taken a server back to a
-//! clock that this worker has left.
+//! clock that this worker has left. Or the worker comes back with a log whose last entries may not have been written
+//! ([`Logging::Deferred`]): what servers have taken from it, or have told it, may not be what it knows.
 
 use std::collections::VecDeque;
 
@@ -58,7 +59,7 @@ impl RecoverableWorker {
     /// A worker that continues in a process.
     pub(super) fn start(durable: DurableWorker, logging: Logging) -> Self {
         let servers = durable.unacknowledged.len();
-        Self {
+        let mut worker = Self {
             durable,
             ran: false,
             stop: None,
@@ -72,7 +73,12 @@ impl RecoverableWorker {
             outrun: false,
             log: LogBuffer::new(logging),
             outputs: VecDeque::new(),
+        };
+        // Servers may have taken what followed from entries that are not on disk.
+        if matches!(logging, Logging::Deferred { .. }) {
+            worker.go_back();
         }
+        worker
     }
 
     /// Starts the worker once all servers have reported which request is due, unless it has started. `stopped` is the
@@ -280,6 +286,14 @@ impl RecoverableWorker {
 
     /// Drops everything, and asks all servers which request is due.
     fn reset(&mut self) {
+        self.go_back();
+        for shard in (0..self.dues.len()).map(|shard| ShardId(shard as u16)) {
+            self.outputs.push_back((shard, WorkerMessage::Reset));
+        }
+    }
+
+    /// Drops everything. The worker does not know which requests are due, and each server is asked when it connects.
+    fn go_back(&mut self) {
         let ran = std::mem::take(&mut self.ran);
         self.outrun = false;
         self.stop = self.stop.or(self.ordered);
@@ -288,9 +302,6 @@ impl RecoverableWorker {
         self.dues.fill(None);
         if self.durable.started {
             self.handle(WorkerEntry::Outrun { ran });
-        }
-        for shard in (0..self.dues.len()).map(|shard| ShardId(shard as u16)) {
-            self.outputs.push_back((shard, WorkerMessage::Reset));
         }
     }
 

@@ -350,7 +350,8 @@ impl Worker {
     }
 
     /// Begins the iteration once all rows are read. A worker whose data center has reached the clock at which it stops,
-    /// without it, finishes the clocks that it has missed and stops there.
+    /// without it, finishes the clocks that it has missed up to there and stops, though others be further: it may have said
+    /// before that it stopped there.
     fn compute_once_read(&mut self) {
         let State::Reading(reading) = &mut self.state else { return };
         if !reading.replied.iter().all(|replied| *replied) {
@@ -358,8 +359,9 @@ impl Worker {
         }
         let at = reading.at;
         self.held.append(&mut reading.held);
-        if at > self.clock && self.stops_at(at) {
-            self.update(Clock(at.0 - 1), Deltas::none(self.model.layout()));
+        let stop = self.last.map(|last| last.max(self.owed)).filter(|stop| *stop <= at);
+        if let Some(stop) = stop.filter(|stop| *stop > self.clock) {
+            self.update(Clock(stop.0 - 1), Deltas::none(self.model.layout()));
             self.stop(None);
         } else {
             self.state = State::Computing { deltas: None, at };

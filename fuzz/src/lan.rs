@@ -23,14 +23,14 @@ fn check(data: &[u8]) {
     let layout = layout();
     if *kind == FROM_WORKER {
         if let Ok(message) = decode_worker_message(body, &layout) {
-            let again = encode_worker_message(&message, &layout);
+            let again = encode_worker_message(&message, &layout).to_vec();
             assert!(decode_worker_message(&again, &layout).is_ok(), "it is understood again");
         }
     } else if let Ok(message) = decode_rows_read(body, &layout) {
         assert!(message.values.len() <= layout.parameters());
-        let again = encode_rows_read(&message);
+        let again = encode_rows_read(&message).to_vec();
         let message = decode_rows_read(&again, &layout).expect("understood again");
-        assert_eq!(encode_rows_read(&message), again, "as what it was");
+        assert_eq!(encode_rows_read(&message).to_vec(), again, "as what it was");
     }
 }
 
@@ -73,11 +73,11 @@ fn seeds() -> Vec<Seed> {
         stretch: None,
     };
     let from_worker =
-        |message| [&[FROM_WORKER][..], &encode_worker_message(message, &layout)].concat();
+        |message| [&[FROM_WORKER][..], &encode_worker_message(message, &layout).to_vec()].concat();
     vec![
         ("anew", from_worker(&WorkerMessage::Reset)),
         ("read", from_worker(&read)),
-        ("rows", [&[FROM_SERVER][..], &encode_rows_read(&rows)].concat()),
+        ("rows", [&[FROM_SERVER][..], &encode_rows_read(&rows).to_vec()].concat()),
         ("update", from_worker(&update)),
     ]
 }

@@ -79,7 +79,7 @@ impl Cluster {
 
     /// A message of a worker over the network.
     fn give(&mut self, from: WorkerId, message: &WorkerMessage) -> RequestOrder {
-        let body = encode_worker_message(message, &self.layout);
+        let body = encode_worker_message(message, &self.layout).to_vec();
         self.give_bytes(from, &body).unwrap()
     }
 
@@ -177,9 +177,10 @@ fn malformed(layout: &ShardLayout) -> Vec<(Vec<u8>, LanError)> {
     let foreign = |what| LanError::PeerSentForeign { what };
     let short = |what| LanError::PeerSentShortMessage { what };
     let clock = Clock(1);
-    let good_read = encode_worker_message(&read(clock, layout), layout);
+    let good_read = encode_worker_message(&read(clock, layout), layout).to_vec();
     let good_update =
-        encode_worker_message(&update((clock, clock), &[(0, 1.0), (3, 1.0)], layout), layout);
+        encode_worker_message(&update((clock, clock), &[(0, 1.0), (3, 1.0)], layout), layout)
+            .to_vec();
     // The kind and the clocks of each.
     let (of_read, of_update) = (&good_read[..9], &good_update[..17]);
     let listed = |head: &[u8], count: u32, rest: &[u32]| {

@@ -90,7 +90,7 @@ fn lan_frames() -> Vec<Vec<u8>> {
 
 #[test]
 fn every_flipped_bit_and_every_cut_of_a_lan_frame_is_noticed() {
-    let refused = |frame: &[u8]| Gathering::default().push(frame, |_| 1 << 10).is_err();
+    let refused = |frame: &[u8]| Gathering::default().push(frame, |_| 1 << 10, Vec::new).is_err();
     for mut frame in lan_frames() {
         assert!(!refused(&frame));
         for end in 0..frame.len() {

@@ -20,7 +20,7 @@ use gaia_core::types::{
 };
 use gaia_core::wire::{
     BulkHeader, BulkKind, ControlMessage, Gathering, LanKind, decode_bulk, decode_control,
-    encode_bulk, encode_control, encode_lan, frame_len,
+    encode_bulk, encode_control, frame_len,
 };
 
 /// Gives each case to `count`: its name, and work that is to be counted once.
@@ -240,7 +240,8 @@ fn lan_frames(count: &mut Count<'_>) {
         count(&format!("encode LAN frames: {name}"), &mut || {
             frames.clear();
             let body = encode_worker_message(&message, &layout);
-            encode_lan(LanKind::WorkerMessage, &body, &mut frames);
+            let mut each = body.frames(LanKind::WorkerMessage);
+            while each.append_next(&mut frames) {}
             black_box(&frames);
         });
         count(&format!("decode LAN frames: {name}"), &mut || {
@@ -255,7 +256,7 @@ fn received(mut frames: &[u8], layout: &ShardLayout) -> Option<WorkerMessage> {
     while let Some(length) = frame_len(frames).expect("frames have lengths") {
         let (frame, rest) = frames.split_at(length);
         frames = rest;
-        let message = gathering.push(frame, |_| usize::MAX).expect("frames are whole");
+        let message = gathering.push(frame, |_| usize::MAX, Vec::new).expect("frames are whole");
         if let Some((_, body)) = message {
             return Some(decode_worker_message(&body, layout).expect("what was encoded decodes"));
         }

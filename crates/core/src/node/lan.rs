@@ -12,7 +12,10 @@ use crate::store::{ShardDeltas, ShardRows};
 use crate::sync::WaitReason;
 use crate::types::limits::CLOCK_MAX;
 use crate::types::packed::bytes_of;
-use crate::types::{Clock, DcId, Deltas, RowSet, ShardLayout, TableDeltas, TableRows, WorkerId};
+use crate::types::{
+    Clock, DcId, Deltas, RowSet, ShardLayout, SharedValues, TableDeltas, TableRows, WorkerId,
+};
+use crate::wire::LanBody;
 
 /// Why the body of a LAN frame is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,14 +54,15 @@ pub enum LanError {
 ///
 /// # Panics
 /// If the message is only for a server in the worker's process.
-pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> Vec<u8> {
-    let mut out = Vec::with_capacity(message.lan_bytes(layout) as usize);
+pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> LanBody {
+    let mut body = LanBody::default();
+    let out = body.bytes_mut();
     match message {
         WorkerMessage::Read { clock, rows } => {
             out.push(READ);
             out.extend_from_slice(&clock.0.to_le_bytes());
             for (table, rows) in rows.tables() {
-                put_table_rows(rows, layout.rows_of(table), &mut out);
+                put_table_rows(rows, layout.rows_of(table), out);
             }
         }
         WorkerMessage::Update { clock, at, deltas, probed, learning_rate_factor, keeps: _ } => {
@@ -66,9 +70,10 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
             out.extend_from_slice(&clock.0.to_le_bytes());
             out.extend_from_slice(&at.0.to_le_bytes());
             for (table, deltas) in deltas.tables() {
-                put_table_rows(&deltas.rows, layout.rows_of(table), &mut out);
-                put_values(&deltas.values, &mut out);
+                put_table_rows(&deltas.rows, layout.rows_of(table), body.bytes_mut());
+                body.push_values(&deltas.values);
             }
+            let out = body.bytes_mut();
             out.extend_from_slice(&(probed.len() as u32).to_le_bytes());
             for Probed { of, clock, away, home, untrained } in probed {
                 out.extend_from_slice(&of.0.to_le_bytes());
@@ -86,7 +91,7 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
         WorkerMessage::Reset => out.push(RESET),
     }
 
-    out
+    body
 }
 
 /// Decodes a worker's message to the server that owns `layout`.
@@ -94,6 +99,18 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
 /// # Errors
 /// If the bytes are not such a message, or it does not fit the shard.
 pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<WorkerMessage, LanError> {
+    decode_worker_message_with(body, layout, &mut read_values)
+}
+
+/// As [`decode_worker_message`], whose values `take` makes of their numbers, four little-endian bytes each.
+///
+/// # Errors
+/// Those of [`decode_worker_message`].
+pub fn decode_worker_message_with(
+    body: &[u8],
+    layout: &ShardLayout,
+    take: &mut dyn FnMut(&[[u8; 4]]) -> SharedValues,
+) -> Result<WorkerMessage, LanError> {
     let mut reader = Reader(body);
     let kind = reader.byte("its kind")?;
     if kind > RESET {
@@ -127,7 +144,7 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
         for table in tables {
             let rows = reader.table_rows()?;
             let count = rows.len(layout.rows_of(table)) * layout.width_of(table);
-            let values = reader.values(count)?.into();
+            let values = take(reader.numbers(count)?);
             deltas.tables.push(TableDeltas { rows, values });
         }
         let mut probed = Vec::new();
@@ -149,12 +166,15 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
 }
 
 /// Encodes a server's reply to a worker.
-pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
-    let mut out = Vec::with_capacity(message.lan_bytes() as usize);
+pub fn encode_rows_read(message: &RowsRead) -> LanBody {
+    let mut body = LanBody::default();
+    let out = body.bytes_mut();
     out.extend_from_slice(&message.clock.0.to_le_bytes());
     out.extend_from_slice(&message.at.0.to_le_bytes());
     out.extend_from_slice(&(message.values.len() as u32).to_le_bytes());
-    put_values(&message.values, &mut out);
+    body.push_values(&message.values);
+
+    let out = body.bytes_mut();
     out.extend_from_slice(&(message.held.len() as u32).to_le_bytes());
 
     for (reason, time) in &message.held {
@@ -176,11 +196,11 @@ pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
     for probe in &message.probes {
         out.extend_from_slice(&probe.of.0.to_le_bytes());
         out.extend_from_slice(&probe.clock.0.to_le_bytes());
-        put_values(&probe.away, &mut out);
-        put_values(&probe.home, &mut out);
+        put_values(&probe.away, out);
+        put_values(&probe.home, out);
     }
 
-    out
+    body
 }
 
 /// Decodes a reply of the server that owns `layout`. The worker has to check that it expects the reply.
@@ -188,6 +208,18 @@ pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
 /// # Errors
 /// If the bytes are not such a reply, or it does not fit the shard.
 pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, LanError> {
+    decode_rows_read_with(body, layout, &mut read_values)
+}
+
+/// As [`decode_rows_read`], whose values `take` makes of their numbers, four little-endian bytes each.
+///
+/// # Errors
+/// Those of [`decode_rows_read`].
+pub fn decode_rows_read_with(
+    body: &[u8],
+    layout: &ShardLayout,
+    take: &mut dyn FnMut(&[[u8; 4]]) -> SharedValues,
+) -> Result<RowsRead, LanError> {
     let mut reader = Reader(body);
     let (clock, at) = (reader.clock()?, reader.clock()?);
     if !skips(clock, at) {
@@ -197,7 +229,7 @@ pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, L
     if count > layout.parameters() {
         return Err(LanError::PeerSentForeign { what: "values" });
     }
-    let values = reader.values(count)?.into();
+    let values = take(reader.numbers(count)?);
     let mut held = Vec::new();
 
     for _ in 0..reader.count()? {
@@ -251,6 +283,14 @@ fn put_rows(rows: &[u32], out: &mut Vec<u8>) {
 
 fn put_values(values: &[f32], out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes_of(values));
+}
+
+fn read_values(numbers: &[[u8; 4]]) -> SharedValues {
+    read_numbers(numbers).into()
+}
+
+fn read_numbers(numbers: &[[u8; 4]]) -> Vec<f32> {
+    numbers.iter().map(|number| f32::from_le_bytes(*number)).collect()
 }
 
 /// The unread rest of a body.
@@ -318,8 +358,11 @@ impl<'a> Reader<'a> {
     }
 
     fn values(&mut self, count: usize) -> Result<Vec<f32>, LanError> {
-        let values = self.take(4 * count, "values")?.as_chunks::<4>().0;
-        Ok(values.iter().map(|value| f32::from_le_bytes(*value)).collect())
+        self.numbers(count).map(read_numbers)
+    }
+
+    fn numbers(&mut self, count: usize) -> Result<&'a [[u8; 4]], LanError> {
+        Ok(self.take(4 * count, "values")?.as_chunks::<4>().0)
     }
 
     fn end(&self) -> Result<(), LanError> {
@@ -389,7 +432,7 @@ mod tests {
         };
 
         for message in [read, update, whole, WorkerMessage::Reset] {
-            let body = encode_worker_message(&message, &layout);
+            let body = encode_worker_message(&message, &layout).to_vec();
             let again = decode_worker_message(&body, &layout).unwrap();
             assert_eq!(format!("{again:?}"), format!("{message:?}"));
             for length in 0..body.len() {
@@ -411,7 +454,8 @@ mod tests {
                 keeps: false,
             };
             assert!(!message.fits(&layout));
-            let decoded = decode_worker_message(&encode_worker_message(&message, &layout), &layout);
+            let decoded =
+                decode_worker_message(&encode_worker_message(&message, &layout).to_vec(), &layout);
             assert!(matches!(decoded, Err(LanError::PeerSentForeign { .. })), "{factor}");
         }
     }
@@ -422,7 +466,8 @@ mod tests {
         let rows = ShardRows::checked(RowSet::all(layout.model()), &layout).unwrap();
         let read = WorkerMessage::Read { clock: Clock(CLOCK_MAX + 1), rows };
         assert!(!read.fits(&layout));
-        let decoded = decode_worker_message(&encode_worker_message(&read, &layout), &layout);
+        let decoded =
+            decode_worker_message(&encode_worker_message(&read, &layout).to_vec(), &layout);
         assert!(matches!(decoded, Err(LanError::PeerSentForeign { what: "clocks" })));
 
         for (clock, at) in [(8, 7), (8, u64::MAX), (0, 1 << 41), (CLOCK_MAX, CLOCK_MAX + 1)] {
@@ -434,7 +479,8 @@ mod tests {
                 learning_rate_factor: None,
                 keeps: false,
             };
-            let decoded = decode_worker_message(&encode_worker_message(&message, &layout), &layout);
+            let decoded =
+                decode_worker_message(&encode_worker_message(&message, &layout).to_vec(), &layout);
             assert!(matches!(decoded, Err(LanError::PeerSentForeign { .. })), "{clock} {at}");
         }
     }
@@ -450,7 +496,7 @@ mod tests {
             learning_rate_factor: None,
             keeps: false,
         };
-        let body = encode_worker_message(&listed, &layout);
+        let body = encode_worker_message(&listed, &layout).to_vec();
         let read = decode_worker_message(&body, &layout).unwrap();
         let WorkerMessage::Update { deltas, .. } = read else { panic!("it was an update") };
         let rows: Vec<&TableRows> = deltas.tables().map(|(_, changes)| &changes.rows).collect();
@@ -484,11 +530,11 @@ mod tests {
             stretch: None,
         };
 
-        let body = encode_rows_read(&message);
+        let body = encode_rows_read(&message).to_vec();
         let again = decode_rows_read(&body, &layout).unwrap();
         assert_eq!(format!("{again:?}"), format!("{message:?}"));
         let values = vec![0.0; layout.parameters() + 1].into();
-        let body = encode_rows_read(&RowsRead { values, ..message });
+        let body = encode_rows_read(&RowsRead { values, ..message }).to_vec();
         let long = decode_rows_read(&body, &layout);
 
         assert!(matches!(long, Err(LanError::PeerSentForeign { .. })));
@@ -502,7 +548,7 @@ mod tests {
             let values = vec![0.5; layout.parameters()].into();
             let (clock, at) = (Clock(clock), Clock(at));
             let read = RowsRead { clock, at, values, held, probes, keeps: false, stretch: None };
-            decode_rows_read(&encode_rows_read(&read), &layout)
+            decode_rows_read(&encode_rows_read(&read).to_vec(), &layout)
         };
         for (clock, at) in [(8, 8), (8, 9), (0, CLOCK_MAX)] {
             assert!(answered(clock, at).is_ok(), "{clock} {at}");
@@ -527,7 +573,7 @@ mod tests {
             learning_rate_factor: None,
             keeps: false,
         };
-        let body = encode_worker_message(&message, &whole);
+        let body = encode_worker_message(&message, &whole).to_vec();
         let foreign = Err(LanError::PeerSentForeign { what: "deltas" });
         let read = decode_worker_message(&body, &layout(2));
         assert_eq!(read.map(|message| format!("{message:?}")), foreign);
@@ -559,7 +605,7 @@ mod tests {
                     learning_rate_factor: None,
     keeps: false,
                 };
-                let mut body = encode_worker_message(&message, &layout);
+                let mut body = encode_worker_message(&message, &layout).to_vec();
                 let at = at % body.len();
                 body[at] = byte;
                 if let Ok(WorkerMessage::Update { deltas, .. }) = decode_worker_message(&body, &layout) {

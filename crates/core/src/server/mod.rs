@@ -19,7 +19,6 @@ mod handshake;
 mod links_to_poll;
 mod local_server;
 mod outliers;
-mod read_buffers;
 mod remote;
 mod stats;
 mod stretches;
@@ -38,7 +37,8 @@ use crate::store::{ShardDeltas, ShardStore};
 use crate::sync::WaitReason;
 use crate::types::limits::BULK_FRAME_BYTES_MAX;
 use crate::types::{
-    Clock, DcId, Instant, Model, ServerId, ShardLayout, SharedValues, Tightness, WorkerId,
+    Clock, DcId, Instant, Model, ReusedValues, ServerId, ShardLayout, SharedValues, Tightness,
+    WorkerId,
 };
 
 pub use blocks::{Blocks, DrainMethod};
@@ -54,7 +54,6 @@ use guard::Guard;
 use handshake::Handshake;
 use local_server::LocalServer;
 use outliers::Outliers;
-use read_buffers::ReadBuffers;
 use remote::{ClockFacts, RemoteModel, remote_model};
 use stretches::Stretches;
 use traveling::Traveling;
@@ -125,7 +124,8 @@ pub struct Server {
     outputs: VecDeque<ServerOutput>,
     copy_ready: Clock,
     buffers: Buffers,
-    read_buffers: ReadBuffers,
+    /// The memory of answers that workers may still hold.
+    answers: ReusedValues,
     stretches: Stretches,
 }
 
@@ -176,7 +176,7 @@ impl Server {
             outputs: VecDeque::new(),
             copy_ready: Clock::ZERO,
             buffers: Buffers::default(),
-            read_buffers: ReadBuffers::default(),
+            answers: ReusedValues::default(),
             stretches: Stretches::default(),
         }
     }
@@ -629,7 +629,9 @@ impl Server {
             let values = if self.stretches.answers_without_values(found) {
                 SharedValues::default()
             } else {
-                self.read_buffers.read(store, &read.rows)
+                let mut values = self.answers.take(read.rows.parameters(store.layout()));
+                store.read(&read.rows, &mut values);
+                self.answers.give(values)
             };
             let (clock, at, held) = (read.clock, read.at, read.held);
             let (keeps, stretch) =
@@ -686,7 +688,7 @@ persist! {
                 outputs,
                 copy_ready,
                 buffers: _,
-                read_buffers: _,
+                answers: _,
                 stretches: _,
             },
             walk,

@@ -22,7 +22,13 @@ impl SharedValues {
 
     /// Takes the vector out, if nobody else holds it. It keeps its capacity, so that its memory can be used again.
     pub fn reclaim(&mut self) -> Option<Vec<f32>> {
-        Arc::get_mut(&mut self.0).map(std::mem::take)
+        self.reclaim_if(|_| true)
+    }
+
+    /// As [`Self::reclaim`], of a vector whose capacity fits.
+    pub(super) fn reclaim_if(&mut self, fits: impl Fn(usize) -> bool) -> Option<Vec<f32>> {
+        let values = Arc::get_mut(&mut self.0)?;
+        fits(values.capacity()).then(|| std::mem::take(values))
     }
 }
 

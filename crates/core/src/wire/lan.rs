@@ -8,6 +8,8 @@
 //! The envelope has the kind of the message in the field of the bulk kind. A 1 in the field of the value format means
 //! that the message continues in the next frame.
 
+use std::borrow::Cow;
+
 use super::FrameError;
 use super::envelope::{self, ENVELOPE_BYTES, Family};
 
@@ -48,17 +50,52 @@ impl LanKind {
 
 /// Appends the frames of one message to `out`.
 pub fn encode_lan(kind: LanKind, body: &[u8], out: &mut Vec<u8>) {
-    let mut rest = body;
-    loop {
-        let (part, after) = rest.split_at(rest.len().min(PART_BYTES_MAX));
-        let more = u8::from(!after.is_empty());
-        let start = envelope::open(Family::Lan, kind as u8, more, out);
-        out.extend_from_slice(part);
+    let mut frames = LanFrames::new(kind, vec![Cow::Borrowed(body)]);
+    while frames.append_next(out) {}
+}
+
+/// The frames of one message, which are made one after another.
+#[derive(Debug)]
+pub struct LanFrames<'a> {
+    kind: LanKind,
+    pieces: Vec<Cow<'a, [u8]>>,
+    /// The piece that the next frame begins with, and the position in it.
+    at: (usize, usize),
+    /// The bytes of the body that no frame has. `None` once the last frame was made.
+    left: Option<usize>,
+}
+
+impl<'a> LanFrames<'a> {
+    /// Of a body in pieces.
+    pub(super) fn new(kind: LanKind, pieces: Vec<Cow<'a, [u8]>>) -> Self {
+        let left = Some(pieces.iter().map(|piece| piece.len()).sum());
+        Self { kind, pieces, at: (0, 0), left }
+    }
+
+    /// Appends the next frame to `out`. Returns whether there was one.
+    pub fn append_next(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(left) = self.left else { return false };
+        let bytes = left.min(PART_BYTES_MAX);
+        self.left = (left > bytes).then_some(left - bytes);
+
+        let more = u8::from(self.left.is_some());
+        let start = envelope::open(Family::Lan, self.kind as u8, more, out);
+        self.append_body(bytes, out);
         envelope::seal(Family::Lan, start, out);
-        if after.is_empty() {
-            return;
+        true
+    }
+
+    fn append_body(&mut self, bytes: usize, out: &mut Vec<u8>) {
+        let (mut missing, (mut piece, mut from)) = (bytes, self.at);
+        while missing > 0 {
+            let rest = &self.pieces[piece][from..];
+            let part = &rest[..rest.len().min(missing)];
+            out.extend_from_slice(part);
+            missing -= part.len();
+            (piece, from) =
+                if part.len() == rest.len() { (piece + 1, 0) } else { (piece, from + part.len()) };
         }
-        rest = after;
+        self.at = (piece, from);
     }
 }
 
@@ -71,7 +108,8 @@ pub struct Gathering {
 
 impl Gathering {
     /// Adds a whole frame. Returns the message that it completes, if any. `bytes_max` is the largest size of a message
-    /// of a kind. It bounds the memory that a peer can make this node allocate.
+    /// of a kind. It bounds the memory that a peer can make this node allocate. A message is put together in the memory of
+    /// `spare`, whose bytes nobody needs.
     ///
     /// # Errors
     /// If the frame is damaged, of another version or of another kind than the unfinished message, or the message is
@@ -80,6 +118,7 @@ impl Gathering {
         &mut self,
         frame: &[u8],
         bytes_max: impl Fn(LanKind) -> usize,
+        spare: impl FnOnce() -> Vec<u8>,
     ) -> Result<Option<(LanKind, Vec<u8>)>, FrameError> {
         let (number, more, part) = envelope::check(Family::Lan, frame)?;
         let most = LanKind::ALL.len() as u8 - 1;
@@ -89,7 +128,11 @@ impl Gathering {
         if more > 1 {
             return Err(FrameError::PeerUsedReservedBytes);
         }
-        let (open, mut body) = self.open.take().unwrap_or_else(|| (kind, Vec::new()));
+        let (open, mut body) = self.open.take().unwrap_or_else(|| {
+            let mut body = spare();
+            body.clear();
+            (kind, body)
+        });
 
         if open != kind {
             let error = format!("a {kind:?} frame within a {open:?} message");
@@ -122,7 +165,7 @@ const PART_BYTES_MAX: usize = (256 << 10) - ENVELOPE_BYTES;
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::frame_len;
+    use super::super::{LanBody, frame_len};
     use super::*;
 
     fn frames(mut bytes: &[u8]) -> Vec<&[u8]> {
@@ -146,9 +189,24 @@ mod tests {
             let mut whole = None;
             for frame in frames(&out) {
                 assert_eq!(whole, None);
-                whole = gathering.push(frame, |_| length).unwrap();
+                whole = gathering.push(frame, |_| length, || vec![1; 7]).unwrap();
             }
             assert_eq!(whole, Some((LanKind::Copy, body)));
+        }
+    }
+
+    #[test]
+    fn a_body_in_pieces_has_the_frames_of_its_bytes() {
+        for values in [0, 255, 256, PART_BYTES_MAX / 4, PART_BYTES_MAX / 2 + 1] {
+            let mut body = LanBody::from(vec![1, 2, 3]);
+            let values: Vec<f32> = (0..values).map(|value| value as f32).collect();
+            body.push_values(&values.into());
+            body.bytes_mut().extend([4, 5]);
+            let (mut whole, mut pieces) = (Vec::new(), Vec::new());
+            encode_lan(LanKind::RowsRead, &body.to_vec(), &mut whole);
+            let mut frames = body.frames(LanKind::RowsRead);
+            while frames.append_next(&mut pieces) {}
+            assert!(pieces == whole);
         }
     }
 
@@ -158,9 +216,9 @@ mod tests {
         encode_lan(LanKind::Report, &vec![7; 2 * PART_BYTES_MAX], &mut out);
         let frames = frames(&out);
         let mut gathering = Gathering::default();
-        assert_eq!(gathering.push(frames[0], |_| PART_BYTES_MAX), Ok(None));
+        assert_eq!(gathering.push(frames[0], |_| PART_BYTES_MAX, Vec::new), Ok(None));
         assert!(matches!(
-            gathering.push(frames[1], |_| PART_BYTES_MAX),
+            gathering.push(frames[1], |_| PART_BYTES_MAX, Vec::new),
             Err(FrameError::PeerSentOutOfBounds { .. })
         ));
     }
@@ -171,15 +229,15 @@ mod tests {
         encode_lan(LanKind::Copy, &vec![7; 2 * PART_BYTES_MAX], &mut long);
         encode_lan(LanKind::Report, &[1], &mut short);
         let mut gathering = Gathering::default();
-        assert_eq!(gathering.push(frames(&long)[0], |_| usize::MAX), Ok(None));
-        let error = gathering.push(&short, |_| usize::MAX);
+        assert_eq!(gathering.push(frames(&long)[0], |_| usize::MAX, Vec::new), Ok(None));
+        let error = gathering.push(&short, |_| usize::MAX, Vec::new);
         assert!(matches!(error, Err(FrameError::PeerSentBadMessage(_))));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_a_frame_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let _ = Gathering::default().push(&bytes, |_| 1 << 10);
+            let _ = Gathering::default().push(&bytes, |_| 1 << 10, Vec::new);
         }
 
         #[test]
@@ -187,7 +245,7 @@ mod tests {
             let mut out = Vec::new();
             encode_lan(LanKind::Order, &[5; 8], &mut out);
             out[bit / 8] ^= 1 << (bit % 8);
-            prop_assert!(Gathering::default().push(&out, |_| 1 << 10).is_err());
+            prop_assert!(Gathering::default().push(&out, |_| 1 << 10, Vec::new).is_err());
         }
     }
 }

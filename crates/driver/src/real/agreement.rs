@@ -217,7 +217,7 @@ impl Agreement {
                 biased;
                 _ = beat.tick() => {
                     // The reader detects a lost connection.
-                    let _lost = parcels.send((LanKind::Order, pack(&Order::Alive))).await;
+                    let _lost = parcels.send((LanKind::Order, pack(&Order::Alive).into())).await;
                 }
                 changed = said.changed() => if changed.is_err() { return },
                 Some(next) = received.recv() => match next {
@@ -242,14 +242,17 @@ impl Agreement {
         match told {
             Ok(agreed) => {
                 for summary in &agreed.summaries {
-                    let _lost = parcels.send((LanKind::Summary, summary.bytes.clone())).await;
+                    let _lost =
+                        parcels.send((LanKind::Summary, summary.bytes.clone().into())).await;
                 }
                 if let Some(chosen) = agreed.chosen.clone() {
-                    let _lost = parcels.send((LanKind::Order, pack(&Order::Use(chosen)))).await;
+                    let _lost =
+                        parcels.send((LanKind::Order, pack(&Order::Use(chosen)).into())).await;
                 }
             }
             Err(reason) => {
-                let _lost = parcels.send((LanKind::Order, pack(&Order::Abort { reason }))).await;
+                let _lost =
+                    parcels.send((LanKind::Order, pack(&Order::Abort { reason }).into())).await;
             }
         }
         drop(parcels);
@@ -331,10 +334,10 @@ async fn exchange(
     // The reader detects a lost connection.
     if let Some(Summary { description, .. }) = summary {
         let report = Report::Data { description: description.clone() };
-        let _lost = parcels.send((LanKind::Report, pack(&report))).await;
+        let _lost = parcels.send((LanKind::Report, pack(&report).into())).await;
     }
     let bytes = summary.map(|summary| summary.bytes.clone()).unwrap_or_default();
-    let _lost = parcels.send((LanKind::Summary, bytes)).await;
+    let _lost = parcels.send((LanKind::Summary, bytes.into())).await;
 
     let plan = &context.run_context.plan;
     let expected = if plan.has_own_data() { plan.topology.data_centers.len() } else { 0 };
@@ -344,7 +347,7 @@ async fn exchange(
             biased;
             _ = beat.tick() => {
                 let alive = Report::Alive { links: Vec::new(), lan_bytes: 0 };
-                let _lost = parcels.send((LanKind::Report, pack(&alive))).await;
+                let _lost = parcels.send((LanKind::Report, pack(&alive).into())).await;
             }
             next = received.recv() => match next.ok_or(ChannelError::Closed)?? {
                 (LanKind::Summary, body) => all.push(body),

@@ -324,7 +324,7 @@ impl Membership {
         let body = pack(order);
         for (_, line) in self.lines.iter().filter(|(node, _)| whom(node)) {
             // The reader of a connection detects that its node is gone, also if the node does not read.
-            let said = line.parcels.send((LanKind::Order, body.clone()));
+            let said = line.parcels.send((LanKind::Order, body.clone().into()));
             let _gone = timeout(SILENCE_MAX, said).await;
         }
     }

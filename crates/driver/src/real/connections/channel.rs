@@ -14,15 +14,19 @@ use tokio::time::timeout;
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector};
 
 use crate::real::connections::message::{Answer, HELLO_BYTES_MAX, Hello, pack, unpack};
+use crate::real::connections::message_memory::MessageMemory;
 use crate::real::environment::{Environment, Stream};
 use crate::real::error::{ChannelError, LinkFault};
 use gaia_certificates::{Credentials, Proof, Refusal, SERVER_NAME};
 use gaia_core::session::Incarnation;
 use gaia_core::topology::Address;
-use gaia_core::wire::{ENVELOPE_BYTES, Gathering, LanKind, encode_lan, frame_len};
+use gaia_core::wire::{ENVELOPE_BYTES, Gathering, LanBody, LanKind, frame_len};
 
 /// A message to send.
-pub(in crate::real) type Parcel = (LanKind, Vec<u8>);
+pub(in crate::real) type Parcel = (LanKind, LanBody);
+
+/// A message that was received.
+pub(in crate::real) type Received = (LanKind, Vec<u8>);
 
 /// Both halves of a connection.
 pub(in crate::real) struct Channel {
@@ -37,22 +41,32 @@ pub(in crate::real) struct Channel {
 /// The reading half of a connection.
 pub(in crate::real) struct Reader {
     half: ReadHalf<Box<dyn Stream>>,
+    /// The latest frame.
+    frame: Vec<u8>,
     gathering: Gathering,
+    memory: MessageMemory,
     proof: Option<Proof>,
 }
 
 /// The writing half of a connection.
 pub(in crate::real) struct Writer {
     half: WriteHalf<Box<dyn Stream>>,
-    bytes: Vec<u8>,
+    /// The latest frame.
+    frame: Vec<u8>,
 }
 
 impl Channel {
     fn new(stream: Box<dyn Stream>, chain: Option<Vec<CertificateDer<'static>>>) -> Self {
         let (read, write) = split(stream);
         Self {
-            reader: Reader { half: read, gathering: Gathering::default(), proof: None },
-            writer: Writer { half: write, bytes: Vec::new() },
+            reader: Reader {
+                half: read,
+                frame: Vec::new(),
+                gathering: Gathering::default(),
+                memory: MessageMemory::default(),
+                proof: None,
+            },
+            writer: Writer { half: write, frame: Vec::new() },
             chain,
             incarnation: None,
         }
@@ -120,7 +134,7 @@ impl Channel {
             None => Self::new(stream, None),
         };
 
-        channel.writer.send(LanKind::Hello, &pack(hello)).await?;
+        channel.writer.send(LanKind::Hello, &pack(hello).into()).await?;
         match unpack(&channel.reader.hello().await?)? {
             Answer::Welcome => Ok(channel),
             Answer::Begin { incarnation } => Ok(Self { incarnation: Some(incarnation), ..channel }),
@@ -170,7 +184,7 @@ impl Channel {
     }
 
     pub(in crate::real) async fn answer(&mut self, answer: &Answer) -> Result<(), ChannelError> {
-        self.writer.send(LanKind::Hello, &pack(answer)).await
+        self.writer.send(LanKind::Hello, &pack(answer).into()).await
     }
 
     /// Closes the connection, and reads the bytes in flight. A connection that is dropped with unread bytes is reset,
@@ -212,21 +226,27 @@ impl Channel {
 }
 
 impl Reader {
+    /// The same, whose messages are in the memory of others that were [recycled](MessageMemory::recycle).
+    pub(in crate::real) fn in_memory(self, memory: MessageMemory) -> Self {
+        Self { memory, ..self }
+    }
+
     /// The next message, of at most `bytes_max` bytes for its kind. Fails if no frame of it arrives within
     /// `silence_max`. Not cancel safe.
     pub(in crate::real) async fn next(
         &mut self,
         bytes_max: impl Fn(LanKind) -> usize,
         silence_max: Option<Duration>,
-    ) -> Result<Parcel, ChannelError> {
+    ) -> Result<Received, ChannelError> {
         loop {
-            let (proof, half) = (&mut self.proof, &mut self.half);
-            let frame = tokio::select! {
+            let Self { half, frame, proof, .. } = self;
+            tokio::select! {
                 biased;
                 refusal = revoked(proof) => Err(ChannelError::Other(refusal.to_string())),
-                frame = frame_within(half, silence_max) => frame,
+                read = read_frame_within(half, frame, silence_max) => read,
             }?;
-            if let Some(message) = self.gathering.push(&frame, &bytes_max)? {
+            let spare = || self.memory.body();
+            if let Some(message) = self.gathering.push(&self.frame, &bytes_max, spare)? {
                 return Ok(message);
             }
         }
@@ -248,13 +268,14 @@ async fn revoked(proof: &mut Option<Proof>) -> Refusal {
     }
 }
 
-async fn frame_within(
+async fn read_frame_within(
     half: &mut ReadHalf<Box<dyn Stream>>,
+    frame: &mut Vec<u8>,
     silence_max: Option<Duration>,
-) -> Result<Vec<u8>, ChannelError> {
+) -> Result<(), ChannelError> {
     match silence_max {
-        Some(most) => within(most, frame(half)).await,
-        None => frame(half).await,
+        Some(most) => within(most, read_frame(half, frame)).await,
+        None => read_frame(half, frame).await,
     }
 }
 
@@ -269,24 +290,32 @@ async fn within<T, E: Into<ChannelError>>(
     }
 }
 
-async fn frame(half: &mut ReadHalf<Box<dyn Stream>>) -> Result<Vec<u8>, ChannelError> {
-    let mut frame = vec![0; ENVELOPE_BYTES];
-    let first = half.read(&mut frame).await?;
+async fn read_frame(
+    half: &mut ReadHalf<Box<dyn Stream>>,
+    frame: &mut Vec<u8>,
+) -> Result<(), ChannelError> {
+    // What is there is overwritten, which saves to clear it.
+    frame.resize(frame.len().max(ENVELOPE_BYTES), 0);
+    let first = half.read(&mut frame[..ENVELOPE_BYTES]).await?;
     if first == 0 {
         return Err(ChannelError::Closed);
     }
-    half.read_exact(&mut frame[first..]).await?;
-    let length = frame_len(&frame)?.expect("an envelope is here");
+    half.read_exact(&mut frame[first..ENVELOPE_BYTES]).await?;
+    let length = frame_len(&frame[..ENVELOPE_BYTES])?.expect("an envelope is here");
     frame.resize(length, 0);
     half.read_exact(&mut frame[ENVELOPE_BYTES..]).await?;
-    Ok(frame)
+    Ok(())
 }
 
 impl Writer {
-    async fn send(&mut self, kind: LanKind, body: &[u8]) -> Result<(), ChannelError> {
-        self.bytes.clear();
-        encode_lan(kind, body, &mut self.bytes);
-        self.half.write_all(&self.bytes).await?;
+    /// Sends a message frame by frame: one is still in the processor's cache when it is written.
+    async fn send(&mut self, kind: LanKind, body: &LanBody) -> Result<(), ChannelError> {
+        let mut frames = body.frames(kind);
+        self.frame.clear();
+        while frames.append_next(&mut self.frame) {
+            self.half.write_all(&self.frame).await?;
+            self.frame.clear();
+        }
         self.half.flush().await?;
         Ok(())
     }
@@ -334,7 +363,7 @@ mod tests {
     use crate::real::connections::message::Purpose;
     use crate::real::environment::Machine;
     use gaia_core::types::NodeId;
-    use gaia_core::wire::PROTOCOL_VERSION;
+    use gaia_core::wire::{PROTOCOL_VERSION, encode_lan};
 
     fn hello() -> Hello {
         Hello {

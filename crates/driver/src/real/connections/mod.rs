@@ -7,4 +7,5 @@ pub(super) mod acceptor;
 pub(super) mod channel;
 pub(super) mod incoming;
 pub(super) mod message;
+pub(super) mod message_memory;
 pub(super) mod throttle;

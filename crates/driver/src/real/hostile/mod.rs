@@ -26,7 +26,7 @@ use crate::cluster::Blueprint;
 use crate::interrupted::Interrupted;
 use crate::real::conductor::Conductor;
 use crate::real::connections::acceptor::Acceptor;
-use crate::real::connections::channel::{Parcel, Reader};
+use crate::real::connections::channel::{Parcel, Reader, Received};
 use crate::real::connections::message::{
     Answer, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack,
 };
@@ -138,7 +138,7 @@ async fn with_server<T>(
         let servers = others.iter().copied().chain([(SERVER, at)]);
         let servers = servers.map(|(id, at)| (id, at.to_string())).collect();
         let order = Order::Begin { servers, stand_ins: StandIns::default() };
-        parcels.send((LanKind::Order, pack(&order))).await.unwrap();
+        parcels.send((LanKind::Order, pack(&order).into())).await.unwrap();
         let seen = scene(at, reports).await;
         hearing.abort();
         seen
@@ -210,14 +210,15 @@ impl ManualWorker {
     }
 
     async fn send(&self, kind: LanKind, body: Vec<u8>) {
-        self.parcels.send((kind, body)).await.unwrap();
+        self.parcels.send((kind, body.into())).await.unwrap();
     }
 
     async fn say(&self, message: &WorkerMessage) {
-        self.send(LanKind::WorkerMessage, encode_worker_message(message, &self.layout)).await;
+        self.send(LanKind::WorkerMessage, encode_worker_message(message, &self.layout).to_vec())
+            .await;
     }
 
-    async fn next(&mut self) -> Result<Parcel, ChannelError> {
+    async fn next(&mut self) -> Result<Received, ChannelError> {
         self.reader.next(|_| MESSAGE_BYTES_MAX, None).await
     }
 

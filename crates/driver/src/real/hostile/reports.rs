@@ -45,7 +45,7 @@ impl ManualNode {
     }
 
     pub(super) async fn report(&self, report: &Report) {
-        self.send((LanKind::Report, pack(report))).await;
+        self.send((LanKind::Report, pack(report).into())).await;
     }
 
     async fn send(&self, parcel: Parcel) {
@@ -98,7 +98,7 @@ const TIME: Duration = Duration::from_secs(1);
 
 /// What a worker may not report while the run trains, and what the coordinator says of it.
 fn forbidden() -> Vec<(Parcel, &'static str)> {
-    let report = |report: Report| (LanKind::Report, pack(&report));
+    let report = |report: Report| (LanKind::Report, pack(&report).into());
     let invalid = "it sent a report that is not valid for this node";
     vec![
         (report(Report::Drained), invalid),
@@ -110,14 +110,14 @@ fn forbidden() -> Vec<(Parcel, &'static str)> {
         (report(Report::Stopped(Clock(CLOCK_MAX + 1))), "received a report of clock"),
         (report(Report::Held(vec![(WaitReason::Updates { from: DcId(9) }, TIME)])), invalid),
         (report(Report::Held(vec![(WaitReason::LocalWorker { worker: NOBODY }, TIME)])), invalid),
-        ((LanKind::Copy, encode_copy(1, &[])), "size 8, expected at most 0"),
-        ((LanKind::Order, pack(&Order::End)), "received Order, expected a report"),
+        ((LanKind::Copy, encode_copy(1, &[]).into()), "size 8, expected at most 0"),
+        ((LanKind::Order, pack(&Order::End).into()), "received Order, expected a report"),
     ]
 }
 
 /// What a server may not report while the run trains: figures of data centers, workers and rows that the run does not have.
 fn forbidden_of_server(stage: &Stage) -> Vec<(Parcel, &'static str)> {
-    let report = |report: Report| (LanKind::Report, pack(&report));
+    let report = |report: Report| (LanKind::Report, pack(&report).into());
     let invalid = "it sent a report that is not valid for this node";
     let stats = |change: fn(&mut ServerStats)| {
         let mut stats = ServerStats {

@@ -10,7 +10,7 @@ use super::{HONEST, Log, NOBODY, SERVER};
 use crate::cluster::Blueprint;
 use crate::real::Exit;
 use crate::real::connections::acceptor::{Acceptor, listen};
-use crate::real::connections::channel::{Parcel, Reader};
+use crate::real::connections::channel::{Parcel, Reader, Received};
 use crate::real::connections::message::{
     Answer, MESSAGE_BYTES_MAX, Order, Report, encode_copy, encode_copy_rows, pack,
 };
@@ -25,7 +25,7 @@ use gaia_core::node::{
 use gaia_core::recovery::RequestSeq;
 use gaia_core::sync::WaitReason;
 use gaia_core::types::{Clock, DcId, NodeId, ShardLayout, WorkerId};
-use gaia_core::wire::LanKind;
+use gaia_core::wire::{LanBody, LanKind};
 
 /// A server that answers a worker what a test has it answer.
 struct HostileServer {
@@ -64,7 +64,7 @@ impl HostileServer {
     /// Accepts the next connection of the worker, and waits for the read that is due on it.
     async fn meet(&mut self) {
         self.accept().await;
-        self.send((LanKind::Hello, pack(&self.due()))).await;
+        self.send((LanKind::Hello, pack(&self.due()).into())).await;
         self.hear_read().await;
     }
 
@@ -78,7 +78,7 @@ impl HostileServer {
         let _closed = parcels.send(parcel).await;
     }
 
-    async fn next(&mut self) -> Result<Parcel, ChannelError> {
+    async fn next(&mut self) -> Result<Received, ChannelError> {
         let (reader, _) = self.connection.as_mut().unwrap();
         reader.next(|_| MESSAGE_BYTES_MAX, None).await
     }
@@ -89,7 +89,7 @@ impl HostileServer {
             let (_, body) = self.next().await.unwrap();
             match decode_worker_message(&body, &self.layout).unwrap() {
                 WorkerMessage::Reset => {
-                    self.send((LanKind::Hello, pack(&(self.due(), false)))).await;
+                    self.send((LanKind::Hello, pack(&(self.due(), false)).into())).await;
                 }
                 WorkerMessage::Read { clock, rows } => {
                     assert_eq!(clock, self.clock);
@@ -133,14 +133,14 @@ impl HostileServer {
     fn copy(&self, change: impl FnOnce(&mut Vec<u8>)) -> Parcel {
         let mut body = encode_copy(1, &vec![0.5; self.layout.parameters()]);
         change(&mut body);
-        (LanKind::Copy, body)
+        (LanKind::Copy, body.into())
     }
 
     /// The right answer, with another body.
     fn changed(&self, change: impl FnOnce(&mut Vec<u8>)) -> Parcel {
-        let mut body = encode_rows_read(&self.right());
+        let mut body = encode_rows_read(&self.right()).to_vec();
         change(&mut body);
-        (LanKind::RowsRead, body)
+        (LanKind::RowsRead, body.into())
     }
 
     /// Meets the worker again, which says nothing more on the connection before and closes it: at the latest once the next
@@ -208,10 +208,10 @@ async fn coordinate(mut acceptor: Acceptor, server: SocketAddr) {
     let servers = vec![(SERVER, server.to_string())];
     let begin = Order::Begin { servers, stand_ins: StandIns::default() };
     for order in [begin, Order::Start { stopped: None }] {
-        parcels.send((LanKind::Order, pack(&order))).await.unwrap();
+        parcels.send((LanKind::Order, pack(&order).into())).await.unwrap();
     }
     while reader.next(|_| MESSAGE_BYTES_MAX, None).await.is_ok() {
-        let _closed = parcels.send((LanKind::Order, pack(&Order::Alive))).await;
+        let _closed = parcels.send((LanKind::Order, pack(&Order::Alive).into())).await;
     }
 }
 
@@ -367,7 +367,7 @@ async fn a_copy_of_another_length_is_refused_by_name_and_the_worker_trains_on() 
         (|server| server.copy(|body| body.extend([0; 4])), "values, expected"),
         (|server| server.copy(|body| body.push(0)), "received a copy that ends within a value"),
         (
-            |_| (LanKind::CopyRows, encode_copy_rows(1, 2, &[])),
+            |_| (LanKind::CopyRows, encode_copy_rows(1, 2, &[]).into()),
             "received a copy of 0 values, expected",
         ),
     ])
@@ -382,14 +382,14 @@ fn reason_at(server: &HostileServer) -> usize {
 #[tokio::test]
 async fn a_message_that_no_server_sends_is_refused_by_name_and_the_worker_trains_on() {
     each_is_refused(&[
-        (|_| (LanKind::Report, pack(&Report::Ready)), "received Report from a server"),
-        (|_| (LanKind::Order, pack(&Order::End)), "received Order from a server"),
-        (|_| (LanKind::WorkerMessage, vec![2]), "received WorkerMessage from a server"),
-        (|_| (LanKind::Summary, Vec::new()), "received Summary from a server"),
-        (|_| (LanKind::Copy, vec![0; 7]), "received a copy without a ticket"),
-        (|_| (LanKind::CopyRows, vec![0; 7]), "received a copy without a digest"),
-        (|_| (LanKind::CopyRows, vec![0; 15]), "received a copy without a ticket"),
-        (|_| (LanKind::Hello, Vec::new()), "the bytes end within a value"),
+        (|_| (LanKind::Report, pack(&Report::Ready).into()), "received Report from a server"),
+        (|_| (LanKind::Order, pack(&Order::End).into()), "received Order from a server"),
+        (|_| (LanKind::WorkerMessage, vec![2].into()), "received WorkerMessage from a server"),
+        (|_| (LanKind::Summary, LanBody::default()), "received Summary from a server"),
+        (|_| (LanKind::Copy, vec![0; 7].into()), "received a copy without a ticket"),
+        (|_| (LanKind::CopyRows, vec![0; 7].into()), "received a copy without a digest"),
+        (|_| (LanKind::CopyRows, vec![0; 15].into()), "received a copy without a ticket"),
+        (|_| (LanKind::Hello, Vec::new().into()), "the bytes end within a value"),
     ])
     .await;
 }
@@ -405,7 +405,7 @@ async fn an_answer_before_the_due_request_is_refused_by_name_and_the_worker_trai
         let harmed = beside_worker(stage, server.at, async {
             server.accept().await;
             server.send((kind, encode_rows_read(&server.right()))).await;
-            server.send((LanKind::Hello, pack(&server.due()))).await;
+            server.send((LanKind::Hello, pack(&server.due()).into())).await;
             server.is_refused().await;
             log.says(LOST, &format!("received {kind:?} from a server, which was not expected"));
             server.step().await

@@ -20,7 +20,7 @@ use gaia_core::wire::LanKind;
 /// What a worker may not send at its clock, and what its server says of it.
 fn forbidden(worker: &ManualWorker) -> Vec<(LanKind, Vec<u8>, &'static str)> {
     let clock = worker.clock;
-    let encode = |message| encode_worker_message(&message, &worker.layout);
+    let encode = |message| encode_worker_message(&message, &worker.layout).to_vec();
     let message = LanKind::WorkerMessage;
     let mut longer = encode(worker.update(clock));
     longer.extend([0; 3]);

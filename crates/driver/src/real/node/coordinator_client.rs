@@ -294,7 +294,7 @@ impl Keeper {
 
         for report in self.latest.reports.values() {
             // The reader detects a lost connection.
-            let _lost = parcels.send((LanKind::Report, pack(report))).await;
+            let _lost = parcels.send((LanKind::Report, pack(report).into())).await;
         }
 
         loop {
@@ -383,8 +383,8 @@ impl LatestReports {
 impl Said {
     fn parcel(self) -> Parcel {
         match self {
-            Self::Report(report) => (LanKind::Report, pack(&report)),
-            Self::Copy(body) => (LanKind::Copy, body),
+            Self::Report(report) => (LanKind::Report, pack(&report).into()),
+            Self::Copy(body) => (LanKind::Copy, body.into()),
         }
     }
 }

@@ -200,7 +200,7 @@ mod tests {
         let send_order = async |stand_ins: &StandIns| {
             let servers = vec![(SERVER, at.to_string())];
             let order = pack(&Order::Begin { servers, stand_ins: stand_ins.clone() });
-            parcels.send((LanKind::Order, order)).await.unwrap();
+            parcels.send((LanKind::Order, order.into())).await.unwrap();
         };
         let (server, lost, own) = (NodeId::Server(SERVER), stage.worker(LOST), stage.worker(OWN));
         let stand_in = own.in_place_of(LOST);

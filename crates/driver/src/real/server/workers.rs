@@ -11,11 +11,12 @@ use tracing::info;
 use crate::digest::digest_of_sparse;
 use crate::real::connections::channel::{Channel, Parcel, Reader};
 use crate::real::connections::message::{Answer, encode_copy, encode_copy_rows, pack};
+use crate::real::connections::message_memory::MessageMemory;
 use crate::real::connections::throttle::LogThrottle;
 use crate::real::error::ChannelError;
 use crate::real::node::context::NodeContext;
 use crate::real::{FromNear, NearWorker, NextRequests};
-use gaia_core::node::{RowsRead, WorkerMessage, decode_worker_message, encode_rows_read};
+use gaia_core::node::{RowsRead, WorkerMessage, decode_worker_message_with, encode_rows_read};
 use gaia_core::recovery::RequestSeq;
 use gaia_core::store::ShardRows;
 use gaia_core::types::{NodeId, ShardId, ShardLayout, WorkerId};
@@ -25,6 +26,8 @@ use gaia_core::wire::LanKind;
 pub(in crate::real) struct Workers {
     context: NodeContext,
     layout: ShardLayout,
+    /// The memory of what workers in other processes have sent.
+    memory: MessageMemory,
     ways: BTreeMap<WorkerId, Way>,
     near: Option<Near>,
     /// The copy of an evaluation in progress.
@@ -96,6 +99,7 @@ impl Workers {
         let mut workers = Self {
             context: context.clone(),
             layout,
+            memory: MessageMemory::default(),
             ways: BTreeMap::new(),
             near: None,
             evaluated: None,
@@ -152,14 +156,16 @@ impl Workers {
     pub(in crate::real) fn join(&mut self, worker: WorkerId, channel: Channel, due: RequestSeq) {
         let (reader, parcels, _) = channel.start(PARCELS_MAX);
         for body in [pack(&Answer::Welcome), pack(&due)] {
-            parcels.try_send((LanKind::Hello, body)).expect("an empty queue has room for two");
+            parcels
+                .try_send((LanKind::Hello, body.into()))
+                .expect("an empty queue has room for two");
         }
         self.part(worker);
         self.connections += 1;
         let connection = self.connections;
         while self.reading.try_join_next().is_some() {}
-        let requests =
-            receive((worker, connection), reader, self.layout.clone(), self.sender.clone());
+        let (layout, memory) = (self.layout.clone(), self.memory.clone());
+        let requests = receive((worker, connection), reader, (layout, memory), self.sender.clone());
         let reading = self.reading.spawn(requests);
         let copy_rows = None;
         self.ways.insert(worker, Way::Far { connection, parcels, reading, copy_rows });
@@ -233,7 +239,7 @@ impl Workers {
     /// reconnect.
     pub(in crate::real) fn send_due(&mut self, worker: WorkerId, due: (RequestSeq, bool)) {
         match self.ways.get(&worker) {
-            Some(Way::Far { .. }) => self.send_far(worker, (LanKind::Hello, pack(&due))),
+            Some(Way::Far { .. }) => self.send_far(worker, (LanKind::Hello, pack(&due).into())),
             // If the worker has ended, this process ends.
             Some(Way::Near(replies)) => drop(replies.try_send(FromNear::Due(due))),
             None => {}
@@ -269,10 +275,10 @@ impl Workers {
     fn send_copy(&mut self, worker: WorkerId) {
         let Some(EvaluatedCopy { ticket, values, sparse }) = &self.evaluated else { return };
         let parcel = match (self.ways.get(&worker), sparse) {
-            (Some(Way::Far { .. }), None) => (LanKind::Copy, encode_copy(*ticket, values)),
+            (Some(Way::Far { .. }), None) => (LanKind::Copy, encode_copy(*ticket, values).into()),
             (Some(Way::Far { copy_rows: Some(rows), .. }), Some(sparse)) => {
                 let rows = rows.of_shard(values, &self.layout);
-                (LanKind::CopyRows, encode_copy_rows(*ticket, *sparse, &rows))
+                (LanKind::CopyRows, encode_copy_rows(*ticket, *sparse, &rows).into())
             }
             (Some(Way::Near(replies)), _) => {
                 let values = values.clone();
@@ -302,16 +308,23 @@ impl Workers {
 /// Receives the messages of a worker over TCP until its connection ends. The last item sent is the reason.
 async fn receive(
     (worker, connection): (WorkerId, u64),
-    mut reader: Reader,
-    layout: ShardLayout,
+    reader: Reader,
+    (layout, memory): (ShardLayout, MessageMemory),
     sender: Sender<FromWorker>,
 ) {
+    let mut reader = reader.in_memory(memory.clone());
+    let decode = |body: Vec<u8>| {
+        let mut take = |numbers: &_| memory.values(numbers);
+        let message = decode_worker_message_with(&body, &layout, &mut take);
+        memory.recycle(body);
+        message
+    };
     let bytes_max = |_| worker_message_bytes_max(&layout);
     loop {
         let next = reader.next(bytes_max, None).await;
         let message = next.and_then(|(kind, body)| match kind {
-            LanKind::WorkerMessage => Ok(Sent::Message(decode_worker_message(&body, &layout)?)),
-            LanKind::CopyRows => match decode_worker_message(&body, &layout)? {
+            LanKind::WorkerMessage => Ok(Sent::Message(decode(body)?)),
+            LanKind::CopyRows => match decode(body)? {
                 WorkerMessage::Read { rows, .. } => Ok(Sent::CopyRows(rows)),
                 _ => Err(ChannelError::Other(
                     "received rows of copies that are no read, expected a read".into(),

@@ -13,6 +13,7 @@ use crate::real::connections::channel::{Parcel, Reader};
 use crate::real::connections::message::{
     Hello, Purpose, check_probes, check_waits, decode_copy, decode_copy_rows, unpack,
 };
+use crate::real::connections::message_memory::MessageMemory;
 use crate::real::connections::throttle::LogThrottle;
 use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::{NodeContext, Patience};
@@ -20,7 +21,7 @@ use crate::real::server::mirrors::Addresses;
 use crate::real::server::workers::PARCELS_MAX;
 use crate::real::worker::evaluating::ShardCopy;
 use crate::real::{FromNear, NearServer, NextRequests};
-use gaia_core::node::{RowsRead, WorkerMessage, decode_rows_read, encode_worker_message};
+use gaia_core::node::{RowsRead, WorkerMessage, decode_rows_read_with, encode_worker_message};
 use gaia_core::recovery::RequestSeq;
 use gaia_core::store::ShardRows;
 use gaia_core::topology::Address;
@@ -101,6 +102,7 @@ impl Servers {
         let mut reading = JoinSet::new();
         let mut ways = Vec::new();
 
+        let memory = MessageMemory::default();
         for ((shard, layout), rows) in (0_u16..).map(ShardId).zip(layouts).zip(copy_rows) {
             let sender = sender.clone();
             if let Some(NearServer { requests, replies, .. }) =
@@ -115,6 +117,7 @@ impl Servers {
                 context: context.clone(),
                 id: ServerId { dc: id.dc, shard },
                 layout: layout.clone(),
+                memory: memory.clone(),
                 next_requests: next_requests.clone(),
                 asked: asked.subscribe(),
                 copy_rows_values: rows.parameters(layout),
@@ -220,6 +223,7 @@ struct Far {
     context: NodeContext,
     id: ServerId,
     layout: ShardLayout,
+    memory: MessageMemory,
     next_requests: watch::Receiver<NextRequests>,
     /// The latest read that was sent to the server.
     asked: watch::Receiver<Option<Asked>>,
@@ -291,17 +295,18 @@ impl Far {
 
     async fn receive(
         &self,
-        mut reader: Reader,
+        reader: Reader,
         parcels: Sender<Parcel>,
         sender: &Sender<Came>,
     ) -> ChannelError {
+        let mut reader = reader.in_memory(self.memory.clone());
         let mut parcels = Some(parcels);
         loop {
             let next = reader.next(|_| self.bytes_max, None).await;
             let from = next.and_then(|(kind, body)| match kind {
                 LanKind::Hello if parcels.is_some() => Ok(FromServer::Joined(unpack(&body)?)),
                 LanKind::Hello => Ok(FromServer::Due(unpack(&body)?)),
-                LanKind::RowsRead if parcels.is_none() => self.read_rows(&body),
+                LanKind::RowsRead if parcels.is_none() => self.read_rows(body),
                 LanKind::Copy if parcels.is_none() => {
                     let (ticket, values) = decode_copy(&body)?;
                     check_copy(values.len(), self.layout.parameters())?;
@@ -332,8 +337,10 @@ impl Far {
     /// # Errors
     /// If it is not one that a correct server sends. An answer to another read than the latest is valid: a server sends it
     /// again after a reconnect.
-    fn read_rows(&self, body: &[u8]) -> Result<FromServer, ChannelError> {
-        let read = decode_rows_read(body, &self.layout)?;
+    fn read_rows(&self, body: Vec<u8>) -> Result<FromServer, ChannelError> {
+        let mut take = |numbers: &_| self.memory.values(numbers);
+        let read = decode_rows_read_with(&body, &self.layout, &mut take)?;
+        self.memory.recycle(body);
         let topology = &self.context.run_context.plan.topology;
         check_waits(&read.held, topology)?;
         check_probes(&read.probes, self.id.dc, topology)?;

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""What it takes to push all parameters to a server in another process and to pull them, beside a TCP stream.
+
+    python/bench/push_pull.py [--megabytes 5,100] [--runs 5] [--json]
+
+One data center: the script is its worker, and the server is a process of its own. Every step changes every parameter, so a clock
+sends all of them to the server and back. The rate is that of both ways over the time of a step beyond that of the plain script.
+It contains what the script does with them: subtracting, adding, copying. The reference is as many bytes there and back again over
+one connection of TCP on loopback, between two processes, in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from running import Failed, Processes, free_port
+
+STEPS = Path(__file__).with_name("steps.py").resolve()
+WARM_UP, COUNT = 8, 32
+SECONDS_MAX = 600.0
+#: What a send or a receive of the reference has at once.
+CHUNK = 1 << 18
+
+#: The other end of the reference.
+STREAM = """
+import socket, sys, time
+port, count, rounds, chunk = (int(one) for one in sys.argv[1:])
+def receive(there, into):
+    view = memoryview(into)
+    while view:
+        view = view[there.recv_into(view, min(len(view), chunk)):]
+listener = socket.create_server(("127.0.0.1", port))
+there, _ = listener.accept()
+buffer = bytearray(count)
+for _ in range(rounds):
+    receive(there, buffer)
+    there.sendall(buffer)
+"""
+
+
+def main() -> int:
+    arguments = parsed()
+    for megabytes in arguments.megabytes:
+        parameters = int(megabytes * 1e6 / 4) // 1000 * 1000
+        found: dict[str, list[float]] = {"TLS": [], "no TLS": []}
+        streams: list[float] = []
+        plain = statistics.median(wall_seconds(parameters, None) for _ in range(arguments.runs))
+        for _ in range(arguments.runs):
+            streams.append(2 * 4 * parameters / stream_seconds(4 * parameters) / 1e9)
+            for name, rates in found.items():
+                seconds = wall_seconds(parameters, name == "TLS") - plain
+                rates.append(2 * 4 * parameters / seconds / 1e9)
+        for name, rates in found.items():
+            show(f"push and pull of {megabytes:g} MB, {name}", rates, streams, arguments.json)
+    return 0
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="What it takes to push all parameters and to pull them.")
+    parser.add_argument("--megabytes", type=numbers, default=[5.0, 100.0], help="[default: 5,100]")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each [default: 5]")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each figure")
+    return parser.parse_args()
+
+
+def numbers(text: str) -> list[float]:
+    return [float(one) for one in text.split(",")]
+
+
+def wall_seconds(parameters: int, with_tls: bool | None) -> float:
+    """The time of a step: of the plain script, or of one with its server in another process."""
+    with tempfile.TemporaryDirectory(prefix="gaia-bench-") as folder, Processes(Path(folder)) as processes:
+        variables = {"BENCH_SYSTEM": "gaia", "BENCH_PARAMETERS": parameters, "OMP_NUM_THREADS": 1, "BENCH_NAME": "worker"}
+        variables |= {"BENCH_WARM_UP": WARM_UP, "BENCH_STEPS": COUNT, "BENCH_AFTER": WARM_UP, "BENCH_EVERY": COUNT}
+        if with_tls is None:
+            processes.start("worker", [sys.executable, STEPS], **variables)
+        else:
+            run = write_run_file(processes.folder, with_tls)
+            node = [sys.executable, "-m", "gaia", "node", run, "--script", STEPS, "--quiet"]
+            processes.start("coordinator", [*node, "--coordinator", "--out", "out"], **variables)
+            processes.start("server", [*node, "--dc", "only", "--server", 0, "--certs", "certs"], **variables)
+            place = {"GAIA_RUN": run, "GAIA_DC": "only", "GAIA_ROLE": "worker", "GAIA_CERTS": processes.folder / "certs"}
+            processes.start("worker", [sys.executable, STEPS], **place, **variables)
+        processes.wait(SECONDS_MAX)
+        return json.loads((processes.folder / "worker.json").read_text())["wall_ms"] / 1e3
+
+
+def write_run_file(folder: Path, with_tls: bool) -> Path:
+    path = folder / "run.toml"
+    path.write_text(
+        'name = "bench"\ndriver = "real"\napp.kind = "external"\nsync.remote = { model = "bsp" }\n'
+        "stop.clocks = 1000000\nevaluate.every = 1000000\n"
+        f'[topology]\nname = "bench"\nlan_tls = {str(with_tls).lower()}\nwan = {{}}\n'
+        f'coordinator_address = "127.0.0.1:{free_port()}"\n'
+        f'[[topology.data_center]]\nname = "only"\nservers = 1\nworkers = 1\nserver_addresses = ["127.0.0.1:{free_port()}"]\n'
+    )
+    issued = subprocess.run(
+        [sys.executable, "-m", "gaia", "certs", "init", path, "--out", "certs"], cwd=folder, capture_output=True, text=True
+    )
+    if issued.returncode != 0:
+        raise Failed(f"gaia certs init: {issued.stderr}")
+    return path
+
+
+def stream_seconds(count: int) -> float:
+    """The time in which as many bytes go to another process and back."""
+    port, rounds = free_port(), WARM_UP + COUNT
+    other = subprocess.Popen([sys.executable, "-c", STREAM, str(port), str(count), str(rounds), str(CHUNK)])
+    try:
+        here = connected(port)
+        sent, buffer = bytes(count), bytearray(count)
+        began = 0.0
+        for number in range(rounds):
+            if number == WARM_UP:
+                began = time.perf_counter()
+            here.sendall(sent)
+            view = memoryview(buffer)
+            while view:
+                view = view[here.recv_into(view, min(len(view), CHUNK)) :]
+        return (time.perf_counter() - began) / COUNT
+    finally:
+        other.kill()
+        other.wait()
+
+
+def connected(port: int) -> socket.socket:
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+
+
+def show(name: str, rates: list[float], streams: list[float], as_json: bool) -> None:
+    ratios = [rate / stream for rate, stream in zip(rates, streams, strict=True)]
+    rate, stream, ratio = (statistics.median(each) for each in (rates, streams, ratios))
+    if as_json:
+        runs = [round(one, 3) for one in rates]
+        found = {"name": name, "value": round(rate, 3), "unit": "GB/s", "reference": round(stream, 3)}
+        print(json.dumps(found | {"ratio": round(ratio, 3), "runs": runs}), flush=True)
+        return
+    spread = f"{min(rates):.2f} to {max(rates):.2f}"
+    ratios_spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    print(f"{name:36} {rate:6.2f} GB/s ({spread}), a TCP stream {stream:.2f}: {ratio:.2f} ({ratios_spread})", flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -32,6 +32,10 @@ const SERVERS: [ShardId; 2] = [ShardId(0), ShardId(1)];
 
 /// The worker of a data center with two servers, as its disk makes it.
 fn worker(disk: Option<State>) -> RecoverableWorker {
+    logged_worker(disk, Logging::Off)
+}
+
+fn logged_worker(disk: Option<State>, logging: Logging) -> RecoverableWorker {
     let table = TableLayout { name: "a".into(), rows: 4, width: 1 };
     let layout = Arc::new(ModelLayout::new(vec![table]));
     let layouts = SERVERS.map(|shard| ShardLayout::new(layout.clone(), shard, SERVERS.len()));
@@ -42,7 +46,7 @@ fn worker(disk: Option<State>) -> RecoverableWorker {
     if let Some(state) = disk {
         worker.restore(state).unwrap();
     }
-    worker.begin(Logging::Off)
+    worker.begin(logging)
 }
 
 /// A worker that has begun at the first clock.
@@ -153,6 +157,20 @@ fn a_worker_that_is_over_where_it_is_reset_says_so_to_a_server_that_guesses() {
     back.handle_due(SERVERS[0], read_at(4), true);
     assert_eq!(said(&mut back), SERVERS.map(|server| (server, Some(read_at(8)))));
     assert_eq!(back.stopped(), Some(Clock(8)));
+}
+
+/// Its servers have answered reads, as far as they know. The answers may have been on its disk, or too long for that.
+#[test]
+fn a_worker_whose_answers_may_not_have_been_written_asks_where_it_is() {
+    for (bulky, asks) in [(1, true), (1_000, false)] {
+        let mut before = begun();
+        said(&mut before);
+        let checkpoint = before.begin_checkpoint(State::default());
+        let mut back = logged_worker(checkpoint, Logging::Deferred { bulky, bytes_max: 0 });
+        let sent = SERVERS.map(|server| back.handle_joined(server, turn(0, true)));
+        let resets = |sent: &Vec<WorkerMessage>| matches!(**sent, [WorkerMessage::Reset]);
+        assert_eq!(sent.each_ref().map(resets), [asks; 2], "{sent:?}");
+    }
 }
 
 /// Where a worker that has nothing stops, whose servers say this is due.

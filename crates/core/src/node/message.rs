@@ -156,7 +156,11 @@ impl RowsRead {
     /// The size of the message on the LAN in bytes.
     pub fn lan_bytes(&self) -> u64 {
         let probed = self.probes.iter().map(|probe| probe.away.len() + probe.home.len());
-        let values = self.values.len() + probed.sum::<usize>();
+        Self::lan_bytes_of(self.values.len() + probed.sum::<usize>())
+    }
+
+    /// The size of a message with so many values.
+    pub(crate) fn lan_bytes_of(values: usize) -> u64 {
         crate::store::LAN_HEADER_BYTES + 4 * values as u64
     }
 }

@@ -119,6 +119,20 @@ impl DurableWorker {
         self.worker.as_ref().is_some_and(|worker| worker.expects(from, rows))
     }
 
+    /// Whether a read was not answered whose answer may have so many bytes.
+    ///
+    /// # Panics
+    /// If the worker is away.
+    pub(super) fn may_await(&self, bytes: u64) -> bool {
+        let worker = self.worker.as_ref().expect("a worker is here unless it computes");
+        (0_u16..).map(ShardId).zip(&self.unacknowledged).any(|(shard, messages)| {
+            messages.iter().any(|message| match message {
+                WorkerMessage::Read { rows, .. } => worker.answer_bytes_max(shard, rows) >= bytes,
+                _ => false,
+            })
+        })
+    }
+
     /// The worker.
     ///
     /// # Panics

@@ -10,7 +10,8 @@
 //! The same is done in other cases, in which the task keeps its state. The worker has a state that is older than
 //! what its servers have taken, such as one from a backup. Or another process in its place has taken a server back to a
 //! clock that this worker has left. Or the worker comes back with a log whose last entries may not have been written
-//! ([`Logging::Deferred`]): what servers have taken from it, or have told it, may not be what it knows.
+//! ([`Logging::Deferred`]), from a bulky answer on: what servers have taken from it, or have told it, may not be what it
+//! knows.
 
 use std::collections::VecDeque;
 
@@ -74,8 +75,10 @@ impl RecoverableWorker {
             log: LogBuffer::new(logging),
             outputs: VecDeque::new(),
         };
-        // Servers may have taken what followed from entries that are not on disk.
-        if matches!(logging, Logging::Deferred { .. }) {
+        // Servers may have taken what followed from entries that are not on disk. The first of these is a bulky answer.
+        if let Logging::Deferred { bulky, .. } = logging
+            && worker.durable.may_await(bulky)
+        {
             worker.go_back();
         }
         worker

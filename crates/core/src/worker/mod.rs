@@ -323,6 +323,14 @@ impl Worker {
         }
     }
 
+    /// The most bytes that the answer to a read can have. Copies to measure come with it where copies travel.
+    pub(crate) fn answer_bytes_max(&self, server: ShardId, rows: &ShardRows) -> u64 {
+        match self.prober {
+            Some(_) => u64::MAX,
+            None => RowsRead::lan_bytes_of(rows.parameters(&self.layouts[server.index()])),
+        }
+    }
+
     /// Whether iterations that are run again give the same deltas ([`Task::repeats`]).
     pub fn repeats(&self) -> bool {
         self.task.repeats()

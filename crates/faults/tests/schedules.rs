@@ -36,6 +36,7 @@
 //! | 23458255888498, [`a_worker_that_comes_back_at_the_drain_waits_for_no_round`] | liveness | in rounds with a quorum a worker restarted without its state while all data centers drained, and had to repeat an iteration that one of its servers lacked. Its read waited for a round that no home closed any more | a read waits for no home that closes no further round (`server/remote/local_steps/mod.rs`) |
 //! | 13249611247004, 7100005 with deferred logs, [`a_worker_whose_last_entries_were_not_written_asks_where_it_is`] | liveness | a worker came back without the last entries of its log, and waited for an answer that a server had heard it had, or for that to a read of other rows | where entries are deferred, a worker that comes back is reset (`recovery/worker.rs`) |
 //! | 7011829 of faults that were set, [`a_worker_stops_where_it_has_said_though_a_quorum_is_further`] | liveness | a worker that had said at which clock it stopped went back to one before, and its data center was further. It stopped at the data center's clock, which a server that drains does not accept | it stops at its own clock (`worker/mod.rs`) |
+//! | 5970383808206, [`a_server_asks_for_a_copy_as_the_process_that_began_its_state`] | conservation | a server without a state crashed before it asked for a copy, and its next process asked in its own incarnation. To mirrors that had heard so from others, its hello was of an earlier one, so that a copy which it never had counted as sent | it asks in the incarnation of its hello (`recovery/durable_server.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -809,6 +810,29 @@ fn a_worker_stops_where_it_has_said_though_a_quorum_is_further() {
             { kind = "crash", at = "700 ms", lasts = "8 ms", dc = 1, worker = 0 },
             { kind = "lost-disk", at = "782 ms", lasts = "25 ms", dc = 0, server = 0 },
             { kind = "crash", at = "900 ms", dc = 0 },
+        ]
+    "#;
+    holds_as_it_is(text);
+}
+
+#[test]
+fn a_server_asks_for_a_copy_as_the_process_that_began_its_state() {
+    let text = r#"
+        seed = 5970383808206
+        data_centers = 4
+        servers = 1
+        workers = 1
+        rows = 4
+        clocks = 18
+        remote = "asp"
+        deferred_log = false
+        packets = {}
+        fault = [
+            { kind = "partition", at = "288 ms", lasts = "552 ms", dc = 3, peer = 0 },
+            { kind = "late-join", at = "603 ms", dc = 0 },
+            { kind = "crash", at = "944 ms", lasts = "654 ms", dc = 0, server = 0, write = "torn" },
+            { kind = "lost-disk", at = "964 ms", lasts = "25 ms", dc = 0, server = 0 },
+            { kind = "crash", at = "1.333 s", lasts = "654 ms", dc = 0, server = 0, write = "torn" },
         ]
     "#;
     holds_as_it_is(text);

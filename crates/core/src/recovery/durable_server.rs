@@ -197,7 +197,8 @@ impl DurableServer {
             }
             Input::Timeout => self.server.handle_timeout(at),
             Input::Rebuild { from, inactive } => {
-                let incarnation = self.incarnation.expect("a server is rebuilt by its process");
+                // Mirrors know the state by the process that began it, which may have crashed before it asked for a copy.
+                let incarnation = self.began().expect("a server is rebuilt by its process");
                 let sessions = self.worker_sessions.values_mut();
                 sessions.for_each(|session| *session = WorkerSession::lost());
                 self.server.handle_rebuild(from, incarnation.number(), &inactive)?;
@@ -223,6 +224,12 @@ impl DurableServer {
     /// The time of the latest input.
     pub(super) fn now(&self) -> Instant {
         self.now
+    }
+
+    /// The incarnation that began this state. `None` before the first process.
+    pub(super) fn began(&self) -> Option<Incarnation> {
+        let began = self.sessions.values().next().map(Session::began);
+        began.filter(|_| self.incarnation.is_some()).or(self.incarnation)
     }
 
     pub(super) fn session_mut(&mut self, peer: DcId) -> &mut Session {

@@ -420,7 +420,7 @@ impl RecoverableServer {
 
     /// The incarnation that began this server's state.
     pub fn began(&self) -> Incarnation {
-        self.durable.sessions.values().next().map_or_else(|| self.incarnation(), Session::began)
+        self.durable.began().expect("a process runs this server")
     }
 
     /// The request that is due from a worker.

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod mesh;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,53 +12,19 @@ use bytes::Bytes;
 use gaia_certificates::{Authority, Identity, Validity};
 use gaia_core::link::{LinkConfig, Transport, quantum};
 use gaia_core::node::Lane;
-use gaia_core::topology::{DataCenter, Topology, WanLink};
-use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, ShardId, UsdPerGb};
+use gaia_core::topology::Topology;
+use gaia_core::types::{Bandwidth, DcId, Seed, ShardId};
 use gaia_driver::emulated::{
     Certificates, DcTransport, EmulatedWan, Event, Incoming, LinkTraffic, TransportError,
 };
+use mesh::{mesh, queue};
 use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
 
 const SHARD: ShardId = ShardId(0);
 
-/// What topology files give a link that does not say: 100 ms, and never less than 16 KiB.
-fn queue(bandwidth: Bandwidth) -> ByteSize {
-    ByteSize((bandwidth.bytes_in(Duration::from_millis(100)) as u64).max(16 << 10))
-}
-
 fn topology(names: &[&str], mbit: f64, rtt_ms: u64, loss: f64) -> Topology {
-    let ids = || (0..names.len() as u16).map(DcId);
-    let bandwidth = Bandwidth::from_mbit(mbit);
-    let rtt = Duration::from_millis(rtt_ms);
-    let link = |from, to| WanLink {
-        from,
-        to,
-        bandwidth,
-        rtt: DurationSetting(rtt),
-        price: UsdPerGb(0.02),
-        loss,
-        queue: queue(bandwidth),
-    };
-    let pairs = ids().flat_map(|from| ids().map(move |to| (from, to)));
-    Topology {
-        name: "test".into(),
-        data_centers: names
-            .iter()
-            .map(|name| DataCenter {
-                name: (*name).into(),
-                servers: 1,
-                workers: 1,
-                lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-                lan_rtt: DurationSetting(Duration::from_micros(100)),
-                colocated: false,
-                stands_for: Vec::new(),
-            })
-            .collect(),
-        links: pairs.filter(|(from, to)| from != to).map(|(from, to)| link(from, to)).collect(),
-        groups: Vec::new(),
-        bandwidth_scale: 1.0,
-    }
+    mesh(names, mbit, Duration::from_millis(rtt_ms), loss)
 }
 
 async fn pair(mbit: f64, rtt_ms: u64, loss: f64) -> (EmulatedWan, DcTransport, DcTransport) {

@@ -112,8 +112,13 @@ fn range(values: &[f64]) -> Option<[f64; 2]> {
 
 /// Seconds of processor time that this thread works on something.
 pub(crate) fn seconds(work: impl FnOnce()) -> f64 {
-    let start = clock_gettime(ClockId::ThreadCPUTime);
+    let start = seconds_of(ClockId::ThreadCPUTime);
     work();
-    let end = clock_gettime(ClockId::ThreadCPUTime);
-    (end.tv_sec - start.tv_sec) as f64 + 1e-9 * (end.tv_nsec - start.tv_nsec) as f64
+    seconds_of(ClockId::ThreadCPUTime) - start
+}
+
+/// What a clock of the system shows, in seconds.
+pub(crate) fn seconds_of(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gaia_core::link::quantum;
-use gaia_core::topology::{DataCenter, Topology, WanLink};
-use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Lane, Seed, ShardId, UsdPerGb};
+use gaia_core::types::{Bandwidth, DcId, Lane, Seed, ShardId};
 use gaia_driver::emulated::{DcTransport, EmulatedWan, Event};
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::mesh::mesh;
 use super::rows::Rows;
 
 pub(super) const SHARD: ShardId = ShardId(0);
@@ -135,7 +135,7 @@ async fn control_beside_data(mbit: f64, seed: Seed) -> f64 {
 }
 
 /// A frame that has arrived.
-pub(super) struct Arrived {
+struct Arrived {
     at: Instant,
     lane: Lane,
     bytes: usize,
@@ -179,42 +179,10 @@ pub(super) fn frame(bytes: usize) -> Bytes {
 }
 
 async fn pair(mbit: f64, loss: f64, seed: Seed) -> (EmulatedWan, DcTransport, DcTransport) {
-    let topology = mesh(2, mbit, ROUND_TRIP, loss);
+    let topology = mesh(&["north", "south"], mbit, ROUND_TRIP, loss);
     let (wan, transports) = EmulatedWan::start(&topology, 1, seed).await.unwrap();
     let [from, to] = transports.try_into().ok().unwrap();
     (wan, from, to)
-}
-
-/// Data centers with equal links, whose queues hold 100 ms.
-pub(super) fn mesh(data_centers: u16, mbit: f64, rtt: Duration, loss: f64) -> Topology {
-    let bandwidth = Bandwidth::from_mbit(mbit);
-    let ids = || (0..data_centers).map(DcId);
-    let link = |from, to| WanLink {
-        from,
-        to,
-        bandwidth,
-        rtt: DurationSetting(rtt),
-        price: UsdPerGb(0.0),
-        loss,
-        queue: ByteSize(bandwidth.bytes_in(Duration::from_millis(100)) as u64),
-    };
-    let data_center = |id: DcId| DataCenter {
-        name: format!("dc{}", id.0),
-        servers: 1,
-        workers: 1,
-        lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-        lan_rtt: DurationSetting(Duration::from_micros(100)),
-        colocated: false,
-        stands_for: Vec::new(),
-    };
-    let pairs = ids().flat_map(|from| ids().map(move |to| (from, to)));
-    Topology {
-        name: "bench".into(),
-        data_centers: ids().map(data_center).collect(),
-        links: pairs.filter(|(from, to)| from != to).map(|(from, to)| link(from, to)).collect(),
-        groups: Vec::new(),
-        bandwidth_scale: 1.0,
-    }
 }
 
 fn milliseconds(time: Duration) -> f64 {

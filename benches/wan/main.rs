@@ -7,6 +7,8 @@
 
 mod links;
 mod many;
+#[path = "../../tests/mesh/mod.rs"]
+mod mesh;
 #[allow(dead_code, reason = "other benches measure the time of a thread")]
 #[path = "../rows/mod.rs"]
 mod rows;

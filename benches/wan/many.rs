@@ -9,7 +9,8 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::links::{SHARD, frame, mesh};
+use super::links::{SHARD, frame};
+use super::mesh::mesh;
 use super::rows::Rows;
 
 const DATA_CENTERS: u16 = 11;
@@ -30,7 +31,9 @@ pub(super) fn measure(rows: &mut Rows) {
 
 /// The milliseconds of a MB on the direction of a link that carries least while all are full.
 async fn slowest(seed: Seed) -> f64 {
-    let topology = mesh(DATA_CENTERS, MBIT, ROUND_TRIP, 0.0);
+    let names: Vec<String> = (0..DATA_CENTERS).map(|number| format!("dc{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let topology = mesh(&names, MBIT, ROUND_TRIP, 0.0);
     let (wan, transports) = EmulatedWan::start(&topology, 1, seed).await.unwrap();
     let begins = Instant::now() + WARM_UP;
     let mut exchanges = JoinSet::new();

@@ -16,14 +16,15 @@ use gaia_quic::{
 };
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use rustls::pki_types::UnixTime;
 use tokio::runtime::Builder;
 
 use super::links::{SHARD, frame};
-use super::rows::Rows;
+use super::rows::{Rows, seconds_of};
 
 const BYTES: usize = 200_000_000;
+
 pub(super) fn measure(rows: &mut Rows) {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let certificates = Certificates::new();
@@ -157,10 +158,8 @@ fn with_datagrams(mut config: TransportConfig) -> TransportConfig {
     config
 }
 
-/// The processor time of this process, in seconds.
 fn processor_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64
+    seconds_of(ClockId::ProcessCPUTime)
 }
 
 /// A link that is faster than the machine, so that nothing waits for its rate.

@@ -25,11 +25,17 @@ LOOPBACK = (Region("east", "127.0.0.1"), Region("west", "127.0.0.1"))
 
 
 def write_run_file(
-    folder: Path, regions: Sequence[Region], settings: str, bandwidth: str, rtt: str, app: str = 'app.kind = "external"'
+    folder: Path,
+    regions: Sequence[Region],
+    settings: str,
+    bandwidth: str,
+    rtt: str,
+    app: str = 'app.kind = "external"',
+    topology: str = "",
 ) -> Path:
     """Writes the run file of a script over these regions, or of the application ``app``, which is a part of a run file.
 
-    ``settings`` are more lines of it, before its tables.
+    ``settings`` are more lines of it, before its tables, and ``topology`` is more of its topology.
     """
     centers = "".join(
         f'[[topology.data_center]]\nname = "{region.name}"\nserver_addresses = ["{region.address}:{free_port()}"]\n'
@@ -40,7 +46,7 @@ def write_run_file(
         f'name = "bench"\ndriver = "real"\n{app}\n{settings}\n'
         f'[topology]\nname = "bench"\ncoordinator_address = "{regions[0].address}:{free_port()}"\n'
         "defaults = { servers = 1, workers = 1, colocated = true }\n"
-        f'wan = {{ bandwidth = "{bandwidth}", rtt = "{rtt}" }}\n{centers}'
+        f'wan = {{ bandwidth = "{bandwidth}", rtt = "{rtt}" }}\n{topology}\n{centers}'
     )
     issued = subprocess.run(
         [sys.executable, "-m", "gaia", "certs", "init", path, "--out", "certs"], cwd=folder, capture_output=True, text=True

@@ -21,11 +21,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from running import Failed, Processes, free_port
+from gaia_nodes import Region, write_run_file
+from running import Processes, free_port
 
 STEPS = Path(__file__).with_name("steps.py").resolve()
 WARM_UP, COUNT = 8, 32
 SECONDS_MAX = 600.0
+ONLY = Region("only", "127.0.0.1")
+#: Of links, of which there is none.
+LINK = {"bandwidth": "1 Gbit/s", "rtt": "1 ms"}
 #: What a send or a receive of the reference has at once.
 CHUNK = 1 << 18
 
@@ -83,7 +87,9 @@ def wall_seconds(parameters: int, with_tls: bool | None) -> float:
         if with_tls is None:
             processes.start("worker", [sys.executable, STEPS], **variables)
         else:
-            run = write_run_file(processes.folder, with_tls)
+            settings = 'sync.remote = { model = "bsp" }\nstop.clocks = 1000000\nevaluate.every = 1000000'
+            topology = f"lan_tls = {str(with_tls).lower()}"
+            run = write_run_file(processes.folder, [ONLY], settings, **LINK, topology=topology)
             node = [sys.executable, "-m", "gaia", "node", run, "--script", STEPS, "--quiet"]
             processes.start("coordinator", [*node, "--coordinator", "--out", "out"], **variables)
             processes.start("server", [*node, "--dc", "only", "--server", 0, "--certs", "certs"], **variables)
@@ -91,23 +97,6 @@ def wall_seconds(parameters: int, with_tls: bool | None) -> float:
             processes.start("worker", [sys.executable, STEPS], **place, **variables)
         processes.wait(SECONDS_MAX)
         return json.loads((processes.folder / "worker.json").read_text())["wall_ms"] / 1e3
-
-
-def write_run_file(folder: Path, with_tls: bool) -> Path:
-    path = folder / "run.toml"
-    path.write_text(
-        'name = "bench"\ndriver = "real"\napp.kind = "external"\nsync.remote = { model = "bsp" }\n'
-        "stop.clocks = 1000000\nevaluate.every = 1000000\n"
-        f'[topology]\nname = "bench"\nlan_tls = {str(with_tls).lower()}\nwan = {{}}\n'
-        f'coordinator_address = "127.0.0.1:{free_port()}"\n'
-        f'[[topology.data_center]]\nname = "only"\nservers = 1\nworkers = 1\nserver_addresses = ["127.0.0.1:{free_port()}"]\n'
-    )
-    issued = subprocess.run(
-        [sys.executable, "-m", "gaia", "certs", "init", path, "--out", "certs"], cwd=folder, capture_output=True, text=True
-    )
-    if issued.returncode != 0:
-        raise Failed(f"gaia certs init: {issued.stderr}")
-    return path
 
 
 def stream_seconds(count: int) -> float:

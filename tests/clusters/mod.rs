@@ -1,6 +1,9 @@
 //! Plans for small clusters whose time goes into waiting, not into computing, so that a busy machine can hold the
 //! pace that a plan charges.
 
+#[path = "../mesh/mod.rs"]
+mod mesh;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +14,11 @@ use gaia_config::{
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{LocalSync, RemoteSync};
-use gaia_core::topology::{DataCenter, Deployment, Group, Topology, WanLink};
-use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, UsdPerGb};
+use gaia_core::topology::{Deployment, Group, Topology};
+use gaia_core::types::{DcId, DurationSetting, Seed};
 use gaia_ml::apps::{AppConfig, SoftmaxRegressionConfig};
 use gaia_ml::optimizer::Optimizer;
+use mesh::mesh;
 
 /// An emulated run of softmax regression over made-up data: 10 ms a clock, 50 clocks.
 pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
@@ -63,36 +67,13 @@ pub(crate) fn two_groups(mbit: f64, rtt_ms: u64) -> Topology {
 }
 
 fn alike(name: &str, names: &[&str], mbit: f64, rtt_ms: u64) -> Topology {
-    let bandwidth = Bandwidth::from_mbit(mbit);
-    let link = |from, to| WanLink {
-        from,
-        to,
-        bandwidth,
-        rtt: DurationSetting(Duration::from_millis(rtt_ms)),
-        price: UsdPerGb(0.02),
-        loss: 0.0,
-        queue: ByteSize((bandwidth.bytes_in(Duration::from_millis(100)) as u64).max(16 << 10)),
-    };
-    let ids = || (0..names.len() as u16).map(DcId);
-    let pairs = ids().flat_map(|from| ids().map(move |to| (from, to)));
-    Topology {
-        name: name.into(),
-        data_centers: names
-            .iter()
-            .map(|name| DataCenter {
-                name: (*name).into(),
-                servers: 1,
-                workers: 2,
-                lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-                lan_rtt: DurationSetting(Duration::from_micros(500)),
-                colocated: false,
-                stands_for: Vec::new(),
-            })
-            .collect(),
-        links: pairs.filter(|(from, to)| from != to).map(|(from, to)| link(from, to)).collect(),
-        groups: Vec::new(),
-        bandwidth_scale: 1.0,
+    let mut topology = mesh(names, mbit, Duration::from_millis(rtt_ms), 0.0);
+    topology.name = name.into();
+    for data_center in &mut topology.data_centers {
+        data_center.workers = 2;
+        data_center.lan_rtt = DurationSetting(Duration::from_micros(500));
     }
+    topology
 }
 
 /// The plan's application, its data split as the plan's topology says.

@@ -11,7 +11,7 @@ use super::{ProbeRequest, Probed, RowsRead, WorkerMessage};
 use crate::store::{ShardDeltas, ShardRows};
 use crate::sync::WaitReason;
 use crate::types::limits::CLOCK_MAX;
-use crate::types::packed::bytes_of;
+use crate::types::packed::{bytes_of, numbers_of};
 use crate::types::{
     Clock, DcId, Deltas, RowSet, ShardLayout, SharedValues, TableDeltas, TableRows, WorkerId,
 };
@@ -286,11 +286,7 @@ fn put_values(values: &[f32], out: &mut Vec<u8>) {
 }
 
 fn read_values(numbers: &[[u8; 4]]) -> SharedValues {
-    read_numbers(numbers).into()
-}
-
-fn read_numbers(numbers: &[[u8; 4]]) -> Vec<f32> {
-    numbers.iter().map(|number| f32::from_le_bytes(*number)).collect()
+    numbers_of(numbers).collect::<Vec<f32>>().into()
 }
 
 /// The unread rest of a body.
@@ -358,7 +354,7 @@ impl<'a> Reader<'a> {
     }
 
     fn values(&mut self, count: usize) -> Result<Vec<f32>, LanError> {
-        self.numbers(count).map(read_numbers)
+        self.numbers(count).map(|numbers| numbers_of(numbers).collect())
     }
 
     fn numbers(&mut self, count: usize) -> Result<&'a [[u8; 4]], LanError> {

@@ -36,7 +36,12 @@ pub(crate) fn bytes_of(values: &[f32]) -> Cow<'_, [u8]> {
 /// The numbers in a byte string. `None` if its length is not a multiple of four.
 pub(crate) fn unpack(bytes: &[u8]) -> Option<Vec<f32>> {
     let (numbers, rest) = bytes.as_chunks();
-    rest.is_empty().then(|| numbers.iter().map(|number| f32::from_le_bytes(*number)).collect())
+    rest.is_empty().then(|| numbers_of(numbers).collect())
+}
+
+/// Numbers of four little-endian bytes each.
+pub fn numbers_of(bytes: &[[u8; 4]]) -> impl ExactSizeIterator<Item = f32> + '_ {
+    bytes.iter().map(|number| f32::from_le_bytes(*number))
 }
 
 struct Values;

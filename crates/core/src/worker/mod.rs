@@ -367,8 +367,8 @@ impl Worker {
         }
         let at = reading.at;
         self.held.append(&mut reading.held);
-        let stop = self.last.map(|last| last.max(self.owed)).filter(|stop| *stop <= at);
-        if let Some(stop) = stop.filter(|stop| *stop > self.clock) {
+        let is_missed = |stop: &Clock| self.clock < *stop && *stop <= at;
+        if let Some(stop) = self.stops_at().filter(is_missed) {
             self.update(Clock(stop.0 - 1), Deltas::none(self.model.layout()));
             self.stop(None);
         } else {
@@ -419,12 +419,12 @@ impl Worker {
 
     /// Whether no further iteration starts.
     fn is_over(&self) -> bool {
-        self.stops_at(self.clock)
+        self.stops_at().is_some_and(|stop| self.clock >= stop)
     }
 
-    /// Whether the worker stops if it is at `clock`.
-    fn stops_at(&self, clock: Clock) -> bool {
-        self.last.is_some_and(|last| clock >= last.max(self.owed))
+    /// The clock at which the worker stops, if it was told to.
+    fn stops_at(&self) -> Option<Clock> {
+        self.last.map(|last| last.max(self.owed))
     }
 
     fn keeps_changes(&self) -> bool {

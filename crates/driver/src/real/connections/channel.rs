@@ -226,7 +226,7 @@ impl Channel {
 }
 
 impl Reader {
-    /// The same, whose messages are in the memory of others that were [recycled](MessageMemory::recycle).
+    /// The same, whose messages are in the memory of others that were [decoded](MessageMemory::decode).
     pub(in crate::real) fn in_memory(self, memory: MessageMemory) -> Self {
         Self { memory, ..self }
     }

@@ -20,6 +20,7 @@ use gaia_core::session::Incarnation;
 use gaia_core::sync::WaitReason;
 use gaia_core::topology::Topology;
 use gaia_core::types::limits::CLOCK_MAX;
+use gaia_core::types::packed::numbers_of;
 use gaia_core::types::{Clock, DcId, NodeId, ServerId, WorkerId, messagepack};
 
 /// The first message on a connection: who connects, and why.
@@ -346,8 +347,7 @@ pub(in crate::real) fn decode_copy(body: &[u8]) -> Result<(u64, Vec<f32>), Chann
     let (values, []) = values.as_chunks::<4>() else {
         return Err(ChannelError::Other("received a copy that ends within a value".into()));
     };
-    let values = values.iter().map(|value| f32::from_le_bytes(*value));
-    Ok((u64::from_le_bytes(*ticket), values.collect()))
+    Ok((u64::from_le_bytes(*ticket), numbers_of(values).collect()))
 }
 
 /// Encodes some rows of a copy of a shard, with its ticket and the digest of the shard's sparse tables.

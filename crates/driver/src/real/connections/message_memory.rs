@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use gaia_core::types::packed::numbers_of;
 use gaia_core::types::{ReusedValues, SharedValues};
 
 /// The memory of messages of several connections. A message of a whole model has as many bytes, and fresh memory is given by
@@ -21,8 +22,18 @@ impl MessageMemory {
         self.spare().bodies.pop().unwrap_or_default()
     }
 
-    /// Takes the body of a message that was decoded.
-    pub(in crate::real) fn recycle(&self, body: Vec<u8>) {
+    /// Decodes the body of a message, whose values are to be made of their numbers by the function that `decode` is given.
+    pub(in crate::real) fn decode<T>(
+        &self,
+        body: Vec<u8>,
+        decode: impl FnOnce(&[u8], &mut dyn FnMut(&[[u8; 4]]) -> SharedValues) -> T,
+    ) -> T {
+        let decoded = decode(&body, &mut |numbers| self.values(numbers));
+        self.recycle(body);
+        decoded
+    }
+
+    fn recycle(&self, body: Vec<u8>) {
         let mut spare = self.spare();
         if spare.bodies.len() < BODIES_MAX {
             spare.bodies.push(body);
@@ -33,10 +44,9 @@ impl MessageMemory {
         }
     }
 
-    /// Values of numbers, four little-endian bytes each.
-    pub(in crate::real) fn values(&self, numbers: &[[u8; 4]]) -> SharedValues {
+    fn values(&self, numbers: &[[u8; 4]]) -> SharedValues {
         let mut values = self.spare().values.take(numbers.len());
-        values.extend(numbers.iter().map(|number| f32::from_le_bytes(*number)));
+        values.extend(numbers_of(numbers));
         self.spare().values.give(values)
     }
 

@@ -313,12 +313,8 @@ async fn receive(
     sender: Sender<FromWorker>,
 ) {
     let mut reader = reader.in_memory(memory.clone());
-    let decode = |body: Vec<u8>| {
-        let mut take = |numbers: &_| memory.values(numbers);
-        let message = decode_worker_message_with(&body, &layout, &mut take);
-        memory.recycle(body);
-        message
-    };
+    let decode =
+        |body| memory.decode(body, |body, take| decode_worker_message_with(body, &layout, take));
     let bytes_max = |_| worker_message_bytes_max(&layout);
     loop {
         let next = reader.next(bytes_max, None).await;

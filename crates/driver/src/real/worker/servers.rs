@@ -338,9 +338,9 @@ impl Far {
     /// If it is not one that a correct server sends. An answer to another read than the latest is valid: a server sends it
     /// again after a reconnect.
     fn read_rows(&self, body: Vec<u8>) -> Result<FromServer, ChannelError> {
-        let mut take = |numbers: &_| self.memory.values(numbers);
-        let read = decode_rows_read_with(&body, &self.layout, &mut take)?;
-        self.memory.recycle(body);
+        let decoded =
+            self.memory.decode(body, |body, take| decode_rows_read_with(body, &self.layout, take));
+        let read = decoded?;
         let topology = &self.context.run_context.plan.topology;
         check_waits(&read.held, topology)?;
         check_probes(&read.probes, self.id.dc, topology)?;

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Instant;
 
 use gaia_core::codec::ValueFormat;
-use gaia_core::outbox::{Batch, Ranked, Residuals};
+use gaia_core::outbox::{Batch, Ranked, Residuals, Room};
 use gaia_core::significance::{
     Measure, Parameters, Scratch, Selection, TableCriteria, Take, rms, select,
 };
@@ -129,16 +129,17 @@ fn report_frames(
         let parameters = Parameters { values, local, shared: Numbers::Plain(shared) };
         let (mut selection, turn) = (Selection::default(), round as u64);
         select(&parameters, criteria, Take::Hard, turn, &mut scratch, &mut selection);
-        orders.push(1e3 * seconds(|| selection.order(&mut scratch)));
+        orders.push(1e3 * seconds(|| selection.order(1, &mut scratch)));
 
         // As of a link that has carried updates of every parameter before: zeros would take no memory yet.
         let mut outbox = Ranked::sharing(vec![1e-12; PARAMETERS].into());
         let residuals = Residuals { values, source: local, criteria };
         outbox.rank(residuals, Take::Hard, Clock(1), &mut scratch);
+        let room = Room { frame: FRAME, clock: 10 * FRAME };
         cuts.push(
             1e3 * seconds(|| {
                 while outbox.waiting() > 0 {
-                    outbox.take(local, ValueFormat::Bf16, FRAME, &mut batch, &mut scratch);
+                    outbox.take(local, ValueFormat::Bf16, room, &mut batch, &mut scratch);
                 }
             }),
         );

@@ -8,7 +8,7 @@ use gaia_core::codec::{
     Buffers, Changes, ValueFormat, decode, decode_indexes, encode, encode_indexes, quantise,
 };
 use gaia_core::node::{WorkerMessage, decode_worker_message, encode_worker_message};
-use gaia_core::outbox::{Batch, Ranked, Residuals};
+use gaia_core::outbox::{Batch, Ranked, Residuals, Room};
 use gaia_core::significance::{
     Measure, Parameters, Scratch, Selection, TableCriteria, Take, rms, select,
 };
@@ -67,15 +67,23 @@ fn filter(count: &mut Count<'_>) {
 /// What a link sends of a ranking: from residuals to a batch, and what remains of them.
 fn outbox(count: &mut Count<'_>) {
     let (values, source) = (numbers("values", 1.0), changed(1.0));
-    let criteria = criteria(&values, threshold_of(0.01, &values, &source));
-    let residuals = Residuals { values: &values, source: &source, criteria: &criteria };
     let (mut scratch, mut batch) = (Scratch::default(), Batch::default());
-    count("outbox: rank and cut 1 % as bf16", &mut || {
-        let mut outbox = Ranked::new(PARAMETERS);
-        outbox.rank(residuals, Take::Hard, Clock(1), &mut scratch);
-        outbox.take(&source, ValueFormat::Bf16, usize::MAX, &mut batch, &mut scratch);
-        black_box(&batch);
-    });
+    for (name, share, frame) in [
+        ("outbox: rank and cut 1 % as bf16", 0.01, PARAMETERS),
+        ("outbox: rank and cut 50 % in ten frames", 0.5, PARAMETERS / 20),
+    ] {
+        let criteria = criteria(&values, threshold_of(share, &values, &source));
+        let residuals = Residuals { values: &values, source: &source, criteria: &criteria };
+        let room = Room { frame, clock: PARAMETERS };
+        count(name, &mut || {
+            let mut outbox = Ranked::new(PARAMETERS);
+            outbox.rank(residuals, Take::Hard, Clock(1), &mut scratch);
+            while outbox.waiting() > 0 {
+                outbox.take(&source, ValueFormat::Bf16, room, &mut batch, &mut scratch);
+                black_box(&batch);
+            }
+        });
+    }
 }
 
 /// A worker's update: added to the values, and to the sum of what has changed.

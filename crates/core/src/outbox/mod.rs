@@ -29,6 +29,15 @@ pub struct Batch {
     pub values: Vec<f32>,
 }
 
+/// How many updates a link carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The most updates of a frame.
+    pub frame: usize,
+    /// The updates that leave in one clock, about. Their order does not matter.
+    pub clock: usize,
+}
+
 /// The unsent updates of one link, in the order in which they are sent.
 #[derive(Clone, Debug)]
 pub enum Outbox {
@@ -129,18 +138,18 @@ impl Outbox {
         }
     }
 
-    /// Cuts at most `most` updates for one frame into `batch`. They count as sent.
+    /// Cuts the updates of one frame into `batch`. They count as sent.
     pub fn take(
         &mut self,
         source: &[f32],
         format: ValueFormat,
-        most: usize,
+        room: Room,
         batch: &mut Batch,
         scratch: &mut Scratch,
     ) {
         match self {
-            Self::Sweep(sweep) => sweep.take(source, format, most, batch),
-            Self::Ranked(ranked) => ranked.take(source, format, most, batch, scratch),
+            Self::Sweep(sweep) => sweep.take(source, format, room.frame, batch),
+            Self::Ranked(ranked) => ranked.take(source, format, room, batch, scratch),
         }
     }
 
@@ -242,7 +251,8 @@ mod tests {
         let mut sum = vec![0.0; source.len()];
         let mut batch = Batch::default();
         loop {
-            outbox.take(source, ValueFormat::F32, 2, &mut batch, &mut Scratch::default());
+            let room = Room { frame: 2, clock: 2 };
+            outbox.take(source, ValueFormat::F32, room, &mut batch, &mut Scratch::default());
             if batch.is_empty() {
                 return sum;
             }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Batch, prefetch_shared};
+use super::{Batch, Room, prefetch_shared};
 use crate::codec::Changes;
 use crate::persist;
 use crate::significance::{Measure, Parameters, Scratch, Selection, TableCriteria, Take, select};
@@ -81,27 +81,28 @@ impl Ranked {
         }
     }
 
-    /// Cuts at most `most` updates for one frame into `batch`. They count as sent.
+    /// Cuts the updates of one frame into `batch`. They count as sent. What leaves in the same clock is sent in the order of
+    /// the shard, since its order by significance would cost an index more bits and change nothing once all of it has left.
     pub fn take(
         &mut self,
         source: &[f32],
         format: ValueFormat,
-        most: usize,
+        room: Room,
         batch: &mut Batch,
         scratch: &mut Scratch,
     ) {
         batch.clear();
         self.chunk.clear();
-        let owed = self.owed.len().min(most);
+        let owed = self.owed.len().min(room.frame);
         self.chunk.extend(self.owed.drain(..owed));
-        let ranked = (self.ranking.len() - self.taken).min(most - owed);
+        let ranked = (self.ranking.len() - self.taken).min(room.frame - owed);
         let is_whole = ranked == self.ranking.len();
         match self.ranking.ascending().filter(|_| is_whole) {
             // What leaves at once needs no order but that of a frame.
             Some(parts) => self.chunk.extend(parts.into_iter().flatten()),
             None if ranked == 0 => {}
             None => {
-                self.ranking.order(scratch);
+                self.ranking.order(room.clock, scratch);
                 let next = &self.ranking.indexes()[self.taken..self.taken + ranked];
                 self.chunk.extend_from_slice(next);
             }
@@ -118,7 +119,7 @@ impl Ranked {
                 prefetch_shared(&self.shared, *later);
             }
             let place = index as usize;
-            let announced = self.announced.remove(&index);
+            let announced = !self.announced.is_empty() && self.announced.remove(&index);
             if announced || source[place] != self.shared.get(place) {
                 batch.push(index, source[place], self.shared.get(place));
             }
@@ -138,7 +139,7 @@ impl Ranked {
         if fitting >= hard {
             return Vec::new();
         }
-        self.ranking.order(scratch);
+        self.ranking.order(fitting, scratch);
         let mut places: Vec<u32> = self.ranking.indexes()[fitting..hard].to_vec();
         places.retain(|place| self.announced.insert(*place));
         places.sort_unstable();
@@ -229,7 +230,13 @@ mod tests {
         assert_eq!((outbox.hard_waiting(), outbox.covered()), (1, None));
 
         let mut batch = Batch::default();
-        outbox.take(&source, ValueFormat::F32, 9, &mut batch, &mut Scratch::default());
+        outbox.take(
+            &source,
+            ValueFormat::F32,
+            Room { frame: 9, clock: 1 },
+            &mut batch,
+            &mut Scratch::default(),
+        );
         assert_eq!((&batch.indexes[..], outbox.covered()), (&[0][..], Some(Clock(2))));
     }
 
@@ -244,10 +251,11 @@ mod tests {
             let residuals = Residuals { values: &[0.0; 4], source: &source, criteria: &criteria };
             outbox.rank(residuals, Take::Most(4), Clock(1), &mut scratch);
             if is_ordered {
-                outbox.ranking.order(&mut scratch);
+                outbox.ranking.order(1, &mut scratch);
             }
             let mut batch = Batch::default();
-            outbox.take(&source, ValueFormat::F32, most, &mut batch, &mut scratch);
+            let room = Room { frame: most, clock: 1 };
+            outbox.take(&source, ValueFormat::F32, room, &mut batch, &mut scratch);
             (batch.indexes, outbox.hard_waiting(), outbox.waiting())
         };
         for most in 0..=5 {
@@ -266,9 +274,21 @@ mod tests {
         let residuals = Residuals { values: &[0.0; 3], source: &source, criteria: &criteria };
         outbox.rank(residuals, Take::Hard, Clock(1), &mut scratch);
         let mut batch = Batch::default();
-        outbox.take(&source, ValueFormat::F32, 9, &mut batch, &mut scratch);
+        outbox.take(
+            &source,
+            ValueFormat::F32,
+            Room { frame: 9, clock: 1 },
+            &mut batch,
+            &mut scratch,
+        );
         let ranking = outbox.ranking.clone();
-        outbox.take(&source, ValueFormat::F32, 9, &mut batch, &mut scratch);
+        outbox.take(
+            &source,
+            ValueFormat::F32,
+            Room { frame: 9, clock: 1 },
+            &mut batch,
+            &mut scratch,
+        );
         // A server does not log it, and comes back from its log.
         assert!(batch.is_empty() && outbox.ranking == ranking, "{ranking:?}");
     }

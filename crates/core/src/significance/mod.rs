@@ -8,7 +8,7 @@
 //! A residual is *hard* if its significance is above the threshold. It must be sent. A *soft* residual may be sent if
 //! there is room, the largest first. Residuals are ordered by buckets, eight for each doubling of the ratio of
 //! significance to threshold. A finer order would cost a sort and change nothing on the wire. They are found in the order
-//! of the shard, which is that of a frame, and put in this one only where not all of them leave at once.
+//! of the shard, which is that of a frame, and put in this one only where not all of them leave in one clock.
 
 mod function;
 mod kernel;
@@ -90,8 +90,8 @@ pub struct Scratch {
 /// Selects the parameters of a shard whose residuals should be sent on a link. [`Selection::order`] orders them.
 ///
 /// The tables' ranges ascend and do not overlap. A residual of 0 is never selected. A residual that is not a number is
-/// always selected, and comes first in their order. If only some of equally significant residuals fit, `turn` decides where among them
-/// the selection begins. A caller that increments it with each call favours no part of the shard.
+/// always selected, and is in their first group. `turn` decides where in the shard the selection begins, which matters where only
+/// some of equally significant residuals fit. A caller that increments it with each call favours no part of the shard.
 ///
 /// # Panics
 /// If the vectors differ in length, or the tables' ranges overlap, are not in order, have no whole rows or exceed the
@@ -125,14 +125,12 @@ fn select_at<F: Significance>(
         Take::Above { most, least } => (most, lowest_bucket(least)),
     };
 
+    let start = start_of_turn(criteria, turn);
     if most >= parameters.values.len() {
-        passes.find(Cut::whole(least), usize::MAX, 0, out);
-    } else {
-        let start = start_of_turn(criteria, turn);
-        if !passes.find_by_sample(most, least, start, histogram, out) {
-            passes.count(1, least, histogram);
-            passes.find(Cut::at(histogram, most, least), usize::MAX, start, out);
-        }
+        passes.find(Cut::whole(least), usize::MAX, start, out);
+    } else if !passes.find_by_sample(most, least, start, histogram, out) {
+        passes.count(1, least, histogram);
+        passes.find(Cut::at(histogram, most, least), usize::MAX, start, out);
     }
     out.finish(least);
 }

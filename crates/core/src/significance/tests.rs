@@ -32,7 +32,7 @@ impl Shard {
         let found: Vec<u32> = out.ascending().into_iter().flatten().flatten().copied().collect();
         assert!(found.is_sorted(), "{found:?}");
         let mut hard: Vec<u32> = out.hard_indexes().collect();
-        out.order(&mut scratch);
+        out.order(1, &mut scratch);
         hard.sort_unstable();
         let mut expected: Vec<u32> = out.hard_indexes().collect();
         expected.sort_unstable();
@@ -133,6 +133,37 @@ fn tables_keep_their_own_thresholds() {
     assert_eq!(shard.select(&criteria, Take::Hard, 0).indexes(), [3, 0]);
 }
 
+#[test]
+fn groups_have_enough_parameters_in_the_order_of_the_shard() {
+    let residuals = [0.1, 5.0, 0.3, 9.0, 0.9, 2.0, 0.4, 3.0, 0.2];
+    let ordered = |together: usize, turn: u64| {
+        let shard = Shard::new(&[9.0; 9], &residuals);
+        let criteria = [table(0..9, Function::Absolute, 0.0, 1.0)];
+        let (mut out, mut scratch) = (Selection::default(), Scratch::default());
+        select(&shard.parameters(), &criteria, Take::Most(8), turn, &mut scratch, &mut out);
+        out.order(together, &mut scratch);
+        assert_eq!(out.hard(), 4);
+        out.indexes().to_vec()
+    };
+    let all = [table(0..9, Function::Absolute, 0.0, 1.0)];
+    let turn = (0..).find(|turn| start_of_turn(&all, *turn) == 4).unwrap();
+    for (together, from_0, from_4) in [
+        (0, [3, 1, 7, 5, 4, 6, 2, 8], [3, 1, 7, 5, 4, 6, 2, 8]),
+        (1, [3, 1, 7, 5, 4, 6, 2, 8], [3, 1, 7, 5, 4, 6, 2, 8]),
+        (2, [1, 3, 5, 7, 4, 6, 2, 8], [1, 3, 5, 7, 4, 6, 8, 2]),
+        (3, [1, 3, 7, 5, 2, 4, 6, 8], [7, 1, 3, 5, 4, 6, 2, 8]),
+        (usize::MAX, [1, 3, 5, 7, 2, 4, 6, 8], [5, 7, 1, 3, 4, 6, 8, 2]),
+    ] {
+        assert_eq!(ordered(together, 0), from_0, "{together} together");
+        assert_eq!(ordered(together, turn), from_4, "{together} together, from 4");
+    }
+}
+
+/// How often a parameter is followed by one below it.
+fn descents(indexes: &[u32]) -> usize {
+    indexes.windows(2).filter(|pair| pair[1] < pair[0]).count()
+}
+
 /// Integer tables, such as counts of topics, have residuals of 1 almost everywhere.
 #[test]
 fn equal_residuals_take_turns() {
@@ -142,7 +173,7 @@ fn equal_residuals_take_turns() {
     for turn in 0..100 {
         let selection = shard.select(&criteria, Take::Most(100), turn);
         assert_eq!(selection.indexes().len(), 100);
-        assert!(selection.indexes().is_sorted());
+        assert!(descents(selection.indexes()) <= 1, "{selection:?}");
         for index in selection.indexes() {
             taken[*index as usize] += 1;
         }
@@ -171,7 +202,7 @@ fn a_sample_never_changes_the_selection() {
             &mut expect,
         );
         expect.finish(DUST_BUCKET);
-        expect.order(&mut scratch);
+        expect.order(1, &mut scratch);
         assert!(shard.select(&criteria, Take::Most(most), 7) == expect, "most {most}");
     };
 
@@ -344,13 +375,12 @@ proptest! {
         prop_assert_eq!(selection.hard(), hard);
         prop_assert_eq!(selection.indexes().len(), hard.max(most.min(eligible)));
         prop_assert_eq!(&selection.indexes()[..hard], only_hard.indexes());
-        let keys: Vec<(i64, u32)> = selection
-            .indexes()
-            .iter()
-            .map(|index| (-bucket_of(ratios[*index as usize]), *index))
-            .collect();
-        prop_assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
-        if let Some((least, _)) = keys.last() {
+        let key = |index: &u32| -bucket_of(ratios[*index as usize]);
+        prop_assert!(selection.indexes().is_sorted_by_key(key));
+        // From where the pass began to the end of the shard, and then those before it.
+        let buckets = selection.indexes().chunk_by(|one, next| key(one) == key(next));
+        prop_assert!(buckets.map(descents).all(|descents| descents <= 1));
+        if let Some(least) = selection.indexes().last().map(key) {
             let left = (0..ratios.len() as u32).filter(|index| !selection.indexes().contains(index));
             let largest = left.map(|index| ratios[index as usize]).filter(|r| *r > DUST);
             for ratio in largest {

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use crate::codec::{Changes, encode_indexes};
 use crate::link::Train;
 use crate::node::Lane;
-use crate::outbox::{Batch, Outbox, Ranked, Residuals, Sweep};
+use crate::outbox::{Batch, Outbox, Ranked, Residuals, Room, Sweep};
 use crate::persist;
 use crate::server::config::ServerConfig;
 use crate::server::remote::ClockFacts;
@@ -395,11 +395,13 @@ impl MirrorClient {
             Sharing::Everything | Sharing::PerLink { .. } => self.sources.of(route.clique),
         };
 
-        let most = entries_in(quantum, self.format);
+        let fitting = peer.rate.bytes_in(self.clock_time.unwrap_or(QUANTUM_TIME));
+        let clock = entries_in(fitting as usize, self.format);
+        let outgoing = Room { frame: entries_in(quantum, self.format), clock };
         let catch_up = peer.catch_up.as_ref();
         let missed = catch_up.map(|one| one.left.unwrap_or_else(|| route.outbox.hard_waiting()));
         loop {
-            route.outbox.take(source, self.format, most, &mut self.batch, &mut self.scratch);
+            route.outbox.take(source, self.format, outgoing, &mut self.batch, &mut self.scratch);
             if !self.batch.is_empty() {
                 break;
             }

@@ -5,6 +5,7 @@ use super::DecodeError;
 use super::numbers::{self, BLOCK};
 use super::reader::{Reader, varint_len, write_varint};
 
+#[inline(always)]
 pub(super) fn len(indexes: &[u32]) -> usize {
     let Some(first) = indexes.first() else { return 0 };
     let mut bytes = varint_len(*first);
@@ -55,6 +56,7 @@ pub(super) fn read(
 }
 
 /// Calls `visit` with the gaps between indexes, of which there is at least one, in blocks.
+#[inline(always)]
 pub(super) fn for_each_block(indexes: &[u32], mut visit: impl FnMut(&[u32])) {
     let mut block = [0; BLOCK];
     let gaps = indexes.len() - 1;

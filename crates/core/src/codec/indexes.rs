@@ -2,6 +2,7 @@
 
 use super::reader::{Reader, varint_len, write_varint};
 use super::{DecodeError, Section, ValueFormat, dense_len, gaps, rice, runs, words};
+use crate::simd::{self, Level, Work};
 
 /// The form of a set of indexes, and the size of its section, including form and count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,17 +22,12 @@ enum Form {
 impl Plan {
     /// The smallest form of strictly ascending indexes.
     pub(super) fn of(indexes: &[u32]) -> Self {
+        Self::at(Level::best(), indexes)
+    }
+
+    pub(super) fn at(level: Level, indexes: &[u32]) -> Self {
         debug_assert!(indexes.windows(2).all(|pair| pair[0] < pair[1]), "indexes ascend");
-        let mut best = best_of((gaps::len(indexes), Form::Gaps), (rice::len(indexes), Form::Rice));
-        let runs = runs::count(indexes);
-        // If every run has length 1, runs are gaps plus lengths and never smaller.
-        if runs < indexes.len() {
-            best = best_of(best, (runs::len(indexes, runs), Form::Runs));
-        }
-        if let Some((log2, bytes)) = words::best(indexes, best.0) {
-            best = (bytes, Form::Words { log2 });
-        }
-        Self { form: best.1, bytes: 1 + varint_len(indexes.len() as u32) + best.0 }
+        simd::run(level, Smallest(indexes))
     }
 
     /// Whether a value for each parameter from the first to the last index can be smaller than all index forms. Costs no
@@ -80,6 +76,28 @@ impl Plan {
             Form::Words { log2 } => words::write(indexes, log2, out),
         }
         debug_assert_eq!(out.len() - before, self.bytes);
+    }
+}
+
+/// The choice of the smallest form. All sizes but that of runs are sums over blocks that vector instructions compute.
+struct Smallest<'a>(&'a [u32]);
+
+impl Work for Smallest<'_> {
+    type Output = Plan;
+
+    #[inline(always)]
+    fn run(self) -> Plan {
+        let Self(indexes) = self;
+        let mut best = best_of((gaps::len(indexes), Form::Gaps), (rice::len(indexes), Form::Rice));
+        let runs = runs::count(indexes);
+        // If every run has length 1, runs are gaps plus lengths and never smaller.
+        if runs < indexes.len() {
+            best = best_of(best, (runs::len(indexes, runs), Form::Runs));
+        }
+        if let Some((log2, bytes)) = words::best(indexes, best.0) {
+            best = (bytes, Form::Words { log2 });
+        }
+        Plan { form: best.1, bytes: 1 + varint_len(indexes.len() as u32) + best.0 }
     }
 }
 

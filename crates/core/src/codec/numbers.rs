@@ -16,16 +16,19 @@ pub(super) const BLOCK: usize = BitPacker4x::BLOCK_LEN;
 pub(super) type Block = [u32; BLOCK];
 
 /// The width in bits of the widest of some numbers, from their bitwise or.
+#[inline(always)]
 pub(super) fn width(or: u32) -> u8 {
     (32 - or.leading_zeros()) as u8
 }
 
 /// The size of a block in bytes. 0 for an empty block.
+#[inline(always)]
 pub(super) fn len(width: u8, count: usize) -> usize {
     if count == 0 { 0 } else { 1 + packed_len(width, count) }
 }
 
 /// The size of a block's numbers in bytes, without the width.
+#[inline(always)]
 pub(super) fn packed_len(width: u8, count: usize) -> usize {
     (usize::from(width) * count).div_ceil(8)
 }

@@ -20,6 +20,7 @@ struct Split {
     unary: usize,
 }
 
+#[inline(always)]
 pub(super) fn len(indexes: &[u32]) -> usize {
     let Some(first) = indexes.first() else { return 0 };
     let mut bytes = varint_len(*first);
@@ -147,6 +148,7 @@ fn read_unary(
 impl Split {
     /// The better of two splits. One of them is optimal for geometric gaps, depending on where in its octave the mean
     /// is.
+    #[inline(always)]
     fn of(gaps: &[u32]) -> Self {
         let sum: u64 = gaps.iter().map(|gap| u64::from(*gap)).sum();
         let mean = sum / gaps.len().max(1) as u64;

@@ -18,6 +18,7 @@ struct Runs {
 }
 
 /// The number of runs of consecutive indexes.
+#[inline(always)]
 pub(super) fn count(indexes: &[u32]) -> usize {
     let breaks = indexes.iter().zip(indexes.get(1..).unwrap_or(&[]));
     let breaks = breaks.map(|(from, to)| u32::from(to - from != 1)).sum::<u32>() as usize;
@@ -29,8 +30,10 @@ pub(super) fn len(indexes: &[u32], runs: usize) -> usize {
     let mut bytes = varint_len(*first) + varint_len(runs as u32);
     for_each_block(indexes, |block| {
         let granule = block.granule();
-        let width = |numbers: &[u32]| {
-            numbers::width(numbers.iter().fold(0, |or, number| or | (number / granule - 1)))
+        // A division takes most of the time, and runs without a common divisor need none.
+        let width = |numbers: &[u32]| match granule {
+            1 => numbers::width(numbers.iter().fold(0, |or, number| or | (number - 1))),
+            _ => numbers::width(numbers.iter().fold(0, |or, number| or | (number / granule - 1))),
         };
         bytes += varint_len(granule)
             + numbers::len(width(block.lengths()), block.count)

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::simd::Level;
 
 /// Encodes, checks every promise about lengths, decodes, and answers what arrived.
 fn round_trip(changes: Changes<'_>, format: ValueFormat, parameters: usize) -> (Buffers, Encoded) {
@@ -355,6 +356,12 @@ proptest! {
         // Signalling bits of not-a-number are the one thing arithmetic may not keep.
         let values: Vec<f32> = values.iter().map(|v| if v.is_nan() { f32::NAN } else { *v }).collect();
         round_trip(Changes::Sparse { indexes: &indexes, values: &values }, format, 100_000);
+    }
+
+    #[test]
+    fn every_instruction_set_chooses_the_same_form(indexes in indexes(100_000)) {
+        let plans: Vec<Plan> = Level::available().map(|level| Plan::at(level, &indexes)).collect();
+        prop_assert!(plans.windows(2).all(|pair| pair[0] == pair[1]), "{plans:?}");
     }
 
     /// Most indexes are too sparse for a dense span by a bound alone, and the bound must not change the answer.

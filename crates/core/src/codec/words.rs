@@ -10,6 +10,7 @@ use super::reader::{Reader, varint_len, write_varint};
 const LOG2S: std::ops::RangeInclusive<u8> = 3..=6;
 
 /// The best word size and the bytes that it takes. `None` if no size takes fewer than `below` bytes.
+#[inline(always)]
 pub(super) fn best(indexes: &[u32], below: usize) -> Option<(u8, usize)> {
     let mut best = None;
     let mut below = below;
@@ -27,12 +28,14 @@ pub(super) fn best(indexes: &[u32], below: usize) -> Option<(u8, usize)> {
 }
 
 /// The number of words that contain an index.
+#[inline(always)]
 fn count(indexes: &[u32], log2: u8) -> usize {
     let next = indexes.get(1..).unwrap_or(&[]);
     let borders = indexes.iter().zip(next).map(|(a, b)| u32::from(a >> log2 != b >> log2));
     borders.sum::<u32>() as usize + usize::from(!indexes.is_empty())
 }
 
+#[inline(always)]
 fn len(indexes: &[u32], log2: u8, words: usize) -> usize {
     let mut bytes = 1 + varint_len(words as u32) + words * word_bytes(log2);
     for_each_block(indexes, log2, |skips| {
@@ -63,6 +66,7 @@ pub(super) fn write(indexes: &[u32], log2: u8, out: &mut Vec<u8>) {
 }
 
 /// Calls `visit`, in blocks, with the number of skipped words before each word that contains an index.
+#[inline(always)]
 fn for_each_block(indexes: &[u32], log2: u8, mut visit: impl FnMut(&[u32])) {
     // One entry more than a block, so that every index can be stored without a branch. Only a new word advances.
     let (mut skips, mut count) = ([0; BLOCK + 1], 0);

@@ -15,7 +15,7 @@ pub use sweep::Sweep;
 use crate::codec::{Changes, fills_holes, quantise};
 use crate::persist;
 use crate::significance::{Scratch, Take};
-use crate::simd::{PLACES_AHEAD, prefetch_of};
+use crate::simd::{PLACES_AHEAD, prefetch_at, prefetch_of};
 use crate::store::Touched;
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Paged};
@@ -65,6 +65,34 @@ impl Batch {
         self.values.push(source - shared);
     }
 
+    /// Adds parameters with their residuals, as [`Self::push`] does.
+    fn extend(&mut self, indexes: &[u32], source: &[f32], shared: &Paged) {
+        self.indexes.extend_from_slice(indexes);
+        let places = indexes.iter().enumerate().map(|(at, index)| {
+            if let Some(later) = indexes.get(at + PLACES_AHEAD) {
+                prefetch_at(source, *later as usize);
+                prefetch_shared(shared, *later);
+            }
+            *index as usize
+        });
+        match shared.plain() {
+            Some(shared) => self.values.extend(places.map(|place| source[place] - shared[place])),
+            None => self.values.extend(places.map(|place| source[place] - shared.get(place))),
+        }
+    }
+
+    /// Removes the parameters that `is_kept` does not keep. It is asked once about each.
+    fn retain(&mut self, mut is_kept: impl FnMut(u32) -> bool) {
+        let mut kept = 0;
+        for at in 0..self.indexes.len() {
+            let (index, value) = (self.indexes[at], self.values[at]);
+            (self.indexes[kept], self.values[kept]) = (index, value);
+            kept += usize::from(is_kept(index));
+        }
+        self.indexes.truncate(kept);
+        self.values.truncate(kept);
+    }
+
     /// Rounds the batch's residuals to `format` and adds them to `shared`. Only the rounding error remains in the
     /// residual.
     ///
@@ -77,16 +105,23 @@ impl Batch {
             self.fill_holes(source, shared);
         }
         quantise(&mut self.values, format);
-        for (at, (index, sent)) in self.indexes.iter().zip(&self.values).enumerate() {
-            if let Some(later) = self.indexes.get(at + PLACES_AHEAD) {
-                prefetch_shared(shared, *later);
+        let carried = |place: usize, shared: f32, sent: f32| match format {
+            ValueFormat::F32 => source[place],
+            _ => shared + sent,
+        };
+        let sent = self.indexes.iter().map(|index| *index as usize).zip(&self.values);
+        match shared.plain_mut() {
+            Some(shared) => {
+                for (at, (place, sent)) in sent.enumerate() {
+                    if let Some(later) = self.indexes.get(at + PLACES_AHEAD) {
+                        prefetch_at(shared, *later as usize);
+                    }
+                    shared[place] = carried(place, shared[place], *sent);
+                }
             }
-            let place = *index as usize;
-            let carried = match format {
-                ValueFormat::F32 => source[place],
-                _ => shared.get(place) + sent,
-            };
-            shared.set(place, carried);
+            None => sent.for_each(|(place, sent)| {
+                shared.set(place, carried(place, shared.get(place), *sent));
+            }),
         }
         filled
     }

@@ -5,11 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Batch, Room, prefetch_shared};
+use super::{Batch, Room};
 use crate::codec::Changes;
 use crate::persist;
 use crate::significance::{Measure, Parameters, Scratch, Selection, TableCriteria, Take, select};
-use crate::simd::{PLACES_AHEAD, prefetch_at};
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, Numbers, Paged};
 
@@ -108,21 +107,18 @@ impl Ranked {
             }
         }
         self.taken += ranked;
-        if !self.chunk.is_sorted() {
-            self.chunk.sort_unstable();
-        }
+        // A few ascending pieces, which a stable sort merges: one of each group, and one from the beginning of the shard.
+        self.chunk.sort();
         self.chunk.dedup();
 
-        for (at, &index) in self.chunk.iter().enumerate() {
-            if let Some(later) = self.chunk.get(at + PLACES_AHEAD) {
-                prefetch_at(source, *later as usize);
-                prefetch_shared(&self.shared, *later);
-            }
-            let place = index as usize;
-            let announced = !self.announced.is_empty() && self.announced.remove(&index);
-            if announced || source[place] != self.shared.get(place) {
-                batch.push(index, source[place], self.shared.get(place));
-            }
+        let Self { shared, announced, chunk, .. } = self;
+        batch.extend(chunk, source, shared);
+        // What equals what was sent, or cannot be compared, is looked at again: nearly always there is none.
+        if !announced.is_empty() || !batch.values.iter().all(|residual| residual.abs() > 0.0) {
+            batch.retain(|index| {
+                let is_announced = announced.remove(&index);
+                is_announced || source[index as usize] != shared.get(index as usize)
+            });
         }
 
         if batch.leave(source, &mut self.shared, format) {

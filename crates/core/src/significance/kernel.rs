@@ -1,7 +1,8 @@
 //! One pass over a shard, block by block.
 //!
 //! A block's residuals and ratios stay in the first-level cache. Only `values`, `local` and `shared` are read from
-//! memory, 12 bytes a parameter. Where a screen tells without a division that residuals are cut, they are not measured.
+//! memory, 12 bytes a parameter. Without wide vectors, residuals of which a screen tells without a division that they are cut
+//! are not measured.
 
 use std::ops::Range;
 

@@ -74,21 +74,43 @@ impl Selection {
             return;
         }
         let Ordering { histogram, places, indexes } = &mut scratch.ordering;
-        self.count(histogram);
-        group(histogram, together, places);
-
-        if places.len() > 1 {
+        let soft = self.len() - self.hard;
+        if self.hard.min(soft) > 0 || self.len() > together {
             // Every entry is overwritten, so that nothing has to be cleared.
             indexes.resize(self.len(), 0);
-            for (index, bucket) in self.indexes.iter().zip(&self.buckets) {
-                let place = &mut places[histogram[usize::from(*bucket)] as usize];
-                indexes[*place as usize] = *index;
-                *place += 1;
+            if self.hard.max(soft) <= together {
+                self.part(indexes);
+            } else {
+                self.count(histogram);
+                group(histogram, together, places);
+                for (index, bucket) in self.indexes.iter().zip(&self.buckets) {
+                    let place = &mut places[histogram[usize::from(*bucket)] as usize];
+                    indexes[*place as usize] = *index;
+                    *place += 1;
+                }
             }
             std::mem::swap(&mut self.indexes, indexes);
         }
         self.buckets.clear();
         self.wrapped_at = 0;
+    }
+
+    /// Writes those above the hard threshold to the front of `parted`, and the others behind them.
+    fn part(&self, parted: &mut [u32]) {
+        let (hard, soft) = parted.split_at_mut(self.hard);
+        let (mut next_hard, mut next_soft) = (0, 0);
+        for (index, bucket) in self.indexes.iter().zip(&self.buckets) {
+            // Stored in both and kept in one: a branch would be mispredicted.
+            let is_hard = *bucket >= HARD_BUCKET;
+            if let Some(place) = hard.get_mut(next_hard) {
+                *place = *index;
+            }
+            if let Some(place) = soft.get_mut(next_soft) {
+                *place = *index;
+            }
+            next_hard += usize::from(is_hard);
+            next_soft += usize::from(!is_hard);
+        }
     }
 
     pub(super) fn clear(&mut self) {

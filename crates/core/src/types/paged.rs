@@ -91,6 +91,22 @@ impl Paged {
         }
     }
 
+    /// All numbers, once it is a plain vector.
+    pub(crate) fn plain(&self) -> Option<&[f32]> {
+        match &self.form {
+            Form::Plain(numbers) => Some(numbers),
+            Form::Pages(..) => None,
+        }
+    }
+
+    /// As [`Self::plain`].
+    pub(crate) fn plain_mut(&mut self) -> Option<&mut [f32]> {
+        match &mut self.form {
+            Form::Plain(numbers) => Some(numbers),
+            Form::Pages(..) => None,
+        }
+    }
+
     /// Where a number lies. `None` if it has no such number, or holds no memory for it.
     #[inline]
     pub(crate) fn find(&self, at: usize) -> Option<&f32> {

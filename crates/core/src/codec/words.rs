@@ -38,6 +38,15 @@ fn count(indexes: &[u32], log2: u8) -> usize {
 #[inline(always)]
 fn len(indexes: &[u32], log2: u8, words: usize) -> usize {
     let mut bytes = 1 + varint_len(words as u32) + words * word_bytes(log2);
+    let (Some(first), Some(last)) = (indexes.first(), indexes.last()) else { return bytes };
+
+    // Of dense indexes most words have one. If all have, only those before the first are skipped.
+    if (last >> log2) - (first >> log2) + 1 == words as u32 {
+        let (blocks, rest) = ((words - 1) / BLOCK, (words - 1) % BLOCK + 1);
+        let in_first = if blocks == 0 { rest } else { BLOCK };
+        let narrow = blocks * numbers::len(0, BLOCK) + numbers::len(0, rest);
+        return bytes + narrow + numbers::packed_len(numbers::width(first >> log2), in_first);
+    }
     for_each_block(indexes, log2, |skips| {
         let or = skips.iter().fold(0, |or, skip| or | skip);
         bytes += numbers::len(numbers::width(or), skips.len());
@@ -144,5 +153,25 @@ fn push_bits(first: u32, mut map: u64, out: &mut Vec<u32>) {
     while map != 0 {
         out.push(first + map.trailing_zeros());
         map &= map - 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_is_that_of_what_is_written_whether_or_not_every_word_has_an_index() {
+        for step in [1, 3, 7, 9, 70] {
+            for (first, count) in [0, 7, 1_000, 70_000].into_iter().zip([1, 500, 1_025, 4_099]) {
+                let indexes: Vec<u32> = (first..).step_by(step).take(count).collect();
+                for log2 in LOG2S {
+                    let mut out = Vec::new();
+                    write(&indexes, log2, &mut out);
+                    let words = super::count(&indexes, log2);
+                    assert_eq!(len(&indexes, log2, words), out.len(), "{first} by {step}, {log2}");
+                }
+            }
+        }
     }
 }

@@ -97,17 +97,10 @@ impl Selection {
 
     /// Writes those above the hard threshold to the front of `parted`, and the others behind them.
     fn part(&self, parted: &mut [u32]) {
-        let (hard, soft) = parted.split_at_mut(self.hard);
-        let (mut next_hard, mut next_soft) = (0, 0);
+        let (mut next_hard, mut next_soft) = (0, self.hard);
         for (index, bucket) in self.indexes.iter().zip(&self.buckets) {
-            // Stored in both and kept in one: a branch would be mispredicted.
             let is_hard = *bucket >= HARD_BUCKET;
-            if let Some(place) = hard.get_mut(next_hard) {
-                *place = *index;
-            }
-            if let Some(place) = soft.get_mut(next_soft) {
-                *place = *index;
-            }
+            parted[if is_hard { next_hard } else { next_soft }] = *index;
             next_hard += usize::from(is_hard);
             next_soft += usize::from(!is_hard);
         }

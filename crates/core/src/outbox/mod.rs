@@ -65,11 +65,10 @@ impl Batch {
         self.values.push(source - shared);
     }
 
-    /// Adds parameters with their residuals, as [`Self::push`] does.
-    fn extend(&mut self, indexes: &[u32], source: &[f32], shared: &Paged) {
-        self.indexes.extend_from_slice(indexes);
-        let places = indexes.iter().enumerate().map(|(at, index)| {
-            if let Some(later) = indexes.get(at + PLACES_AHEAD) {
+    /// Adds the residuals of its parameters, of which it has none yet. [`Self::leave`] then counts them as sent.
+    fn read(&mut self, source: &[f32], shared: &Paged) {
+        let places = self.indexes.iter().enumerate().map(|(at, index)| {
+            if let Some(later) = self.indexes.get(at + PLACES_AHEAD) {
                 prefetch_at(source, *later as usize);
                 prefetch_shared(shared, *later);
             }

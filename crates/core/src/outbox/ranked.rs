@@ -26,7 +26,6 @@ pub struct Ranked {
     announced: BTreeSet<u32>,
     /// The clock of the ranking, until it is reported.
     ranked: Option<Clock>,
-    chunk: Vec<u32>,
 }
 
 /// The state of the shard against which residuals are ranked.
@@ -55,7 +54,6 @@ impl Ranked {
             owed: Vec::new(),
             announced: BTreeSet::new(),
             ranked: None,
-            chunk: Vec::new(),
         }
     }
 
@@ -91,28 +89,31 @@ impl Ranked {
         scratch: &mut Scratch,
     ) {
         batch.clear();
-        self.chunk.clear();
+        let chosen = &mut batch.indexes;
         let owed = self.owed.len().min(room.frame);
-        self.chunk.extend(self.owed.drain(..owed));
+        chosen.extend(self.owed.drain(..owed));
         let ranked = (self.ranking.len() - self.taken).min(room.frame - owed);
         let is_whole = ranked == self.ranking.len();
         match self.ranking.ascending().filter(|_| is_whole) {
             // What leaves at once needs no order but that of a frame.
-            Some(parts) => self.chunk.extend(parts.into_iter().flatten()),
+            Some(parts) => parts.into_iter().for_each(|part| chosen.extend_from_slice(part)),
             None if ranked == 0 => {}
             None => {
                 self.ranking.order(room.clock, scratch);
                 let next = &self.ranking.indexes()[self.taken..self.taken + ranked];
-                self.chunk.extend_from_slice(next);
+                chosen.extend_from_slice(next);
             }
         }
         self.taken += ranked;
         // A few ascending pieces, which a stable sort merges: one of each group, and one from the beginning of the shard.
-        self.chunk.sort();
-        self.chunk.dedup();
+        chosen.sort();
+        // What is owed may be ranked as well, below the threshold.
+        if owed > 0 {
+            chosen.dedup();
+        }
 
-        let Self { shared, announced, chunk, .. } = self;
-        batch.extend(chunk, source, shared);
+        let Self { shared, announced, .. } = self;
+        batch.read(source, shared);
         // What equals what was sent, or cannot be compared, is looked at again: nearly always there is none.
         if !announced.is_empty() || !batch.values.iter().all(|residual| residual.abs() > 0.0) {
             batch.retain(|index| {
@@ -188,7 +189,7 @@ impl Ranked {
 
 persist! {
     impl Persist<()> for Ranked {
-        fn walk(Self { shared, ranking, taken, owed, announced, ranked, chunk: _ }, walk, ()) {
+        fn walk(Self { shared, ranking, taken, owed, announced, ranked }, walk, ()) {
             walk.flatten(shared, ("shared", Content::Changes))?;
             let parameters = shared.len();
             let within = |index: &u32| (*index as usize) < parameters;

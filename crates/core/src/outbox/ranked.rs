@@ -1,6 +1,6 @@
 //! An outbox that sends the most significant residuals first.
 //!
-//! The residuals are ranked once for each clock. Frames are cut from the head of the ranking, with the residuals of the
+//! The residuals are ranked once for each clock, in groups of what a link carries in one clock. Frames are cut from the head of the ranking, with the residuals of the
 //! moment of sending. A ranking for each frame would cost a pass over the shard for each frame.
 
 use std::collections::BTreeSet;

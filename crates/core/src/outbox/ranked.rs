@@ -1,7 +1,8 @@
 //! An outbox that sends the most significant residuals first.
 //!
-//! The residuals are ranked once for each clock, in groups of what a link carries in one clock. Frames are cut from the head of the ranking, with the residuals of the
-//! moment of sending. A ranking for each frame would cost a pass over the shard for each frame.
+//! The residuals are ranked once for each clock, in groups of what the link carries in one. Frames are cut from the head of
+//! the ranking, with the residuals of the moment of sending. A ranking for each frame would cost a pass over the shard for
+//! each frame.
 
 use std::collections::BTreeSet;
 
@@ -226,14 +227,8 @@ mod tests {
         rank(&mut outbox, &source, 2);
         assert_eq!((outbox.hard_waiting(), outbox.covered()), (1, None));
 
-        let mut batch = Batch::default();
-        outbox.take(
-            &source,
-            ValueFormat::F32,
-            Room { frame: 9, clock: 1 },
-            &mut batch,
-            &mut Scratch::default(),
-        );
+        let (mut batch, room) = (Batch::default(), Room { frame: 9, clock: 1 });
+        outbox.take(&source, ValueFormat::F32, room, &mut batch, &mut Scratch::default());
         assert_eq!((&batch.indexes[..], outbox.covered()), (&[0][..], Some(Clock(2))));
     }
 
@@ -270,22 +265,10 @@ mod tests {
         let (mut outbox, mut scratch) = (Ranked::new(3), Scratch::default());
         let residuals = Residuals { values: &[0.0; 3], source: &source, criteria: &criteria };
         outbox.rank(residuals, Take::Hard, Clock(1), &mut scratch);
-        let mut batch = Batch::default();
-        outbox.take(
-            &source,
-            ValueFormat::F32,
-            Room { frame: 9, clock: 1 },
-            &mut batch,
-            &mut scratch,
-        );
+        let (mut batch, room) = (Batch::default(), Room { frame: 9, clock: 1 });
+        outbox.take(&source, ValueFormat::F32, room, &mut batch, &mut scratch);
         let ranking = outbox.ranking.clone();
-        outbox.take(
-            &source,
-            ValueFormat::F32,
-            Room { frame: 9, clock: 1 },
-            &mut batch,
-            &mut scratch,
-        );
+        outbox.take(&source, ValueFormat::F32, room, &mut batch, &mut scratch);
         // A server does not log it, and comes back from its log.
         assert!(batch.is_empty() && outbox.ranking == ranking, "{ranking:?}");
     }

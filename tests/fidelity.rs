@@ -9,12 +9,13 @@
 //! |---|---|---|---|---|
 //! | bsp | 97.3 ms | 1.03 (1.03 to 1.04) | 1.03 (1.03 to 1.04) | 1.013 (1.012 to 1.014) |
 //! | tap | 11.0 ms | 1.07 (1.05 to 1.08) | 1.10 (1.08 to 1.11) | 1.07 (1.06 to 1.09) |
-//! | asp, threshold 0.01 | 25.9 ms | 1.06 (0.93 to 1.43) | 1.19 (1.14 to 1.67) | 1.11 (1.09 to 1.17) |
+//! | asp, threshold 0.01 | 32.6 ms | 0.98 | 0.97 | 1.00 |
 //! | asp over a tree, staleness 2 | 70.5 ms | 1.01 (1.00 to 1.01) | 1.01 (1.01 to 1.11) | 1.03 (1.00 to 1.11) |
 //! | asp over groups, staleness 2 | 93.7 ms | 1.03 (1.02 to 1.05) | 1.13 (1.06 to 1.14) | 1.02 (0.99 to 1.03) |
 //!
-//! The third row is of 18 runs on an idle machine. The last two with a load of ten and iterations of 30 ms instead of 10,
-//! groups of two data centers each. An objective is looked at every five clocks, so 1.1 is one look later. With iterations of 10 ms and the staleness that ASP
+//! The third row is of 9 runs on an idle machine. It and the last two have iterations of 30 ms instead of 10, the last two a
+//! load of ten, groups of two data centers each. With iterations of 10 ms simulation makes clocks of 20.2 ms with ASP, and emulated
+//! takes 1.42 of that on a busy machine; at 0.8 Mbit/s it takes 1.17 on an idle one, and at 0.65 Mbit/s 1.50. An objective is looked at every five clocks, so 1.1 is one look later. With iterations of 10 ms and the staleness that ASP
 //! chooses, emulated took 1.35 to 1.5 of the time over groups, and simulation says why: with 12 ms it makes a clock
 //! of 56.5 ms out of one of 38.1. The chosen staleness is so many clocks as fit into the RTTs of the longest way, and
 //! longer clocks are fewer.
@@ -90,7 +91,9 @@ fn tap_takes_the_time_and_the_bytes_that_simulation_says() {
 
 #[test]
 fn asp_takes_the_time_and_the_bytes_that_simulation_says() {
-    check(short_clocks(triangle(1.0, 40), asp(0.01)), 120, &ASP);
+    let mut plan = short_clocks(triangle(1.0, 40), asp(0.01));
+    plan.compute.clock_overhead.0 = Duration::from_millis(30);
+    check(plan, 120, &ASP);
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn a_parameter_announced_again_waits_for_the_later_update() {
         send_one(&mut cluster);
         send_one(&mut cluster);
         cluster.pass(Duration::from_secs(1));
-        assert!(cluster.step(0, &[(0, 300.0), (1, 150.0)]));
+        assert!(cluster.step(0, &[(0, 300.0), (1, 50.0)]));
         cluster.carry(0, 1, Lane::Control);
         cluster.ask(1, &[1]);
         for _ in 0..2 {
@@ -139,7 +139,7 @@ fn a_parameter_announced_again_waits_for_the_later_update() {
             send_one(&mut cluster);
             deliver_one(&mut cluster);
         }
-        assert_eq!(cluster.answer(1), Some(&[163.0][..]));
+        assert_eq!(cluster.answer(1), Some(&[63.0][..]));
     }
 }
 

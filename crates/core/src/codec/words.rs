@@ -43,9 +43,9 @@ fn len(indexes: &[u32], log2: u8, words: usize) -> usize {
     // Of dense indexes most words have one. If all have, only those before the first are skipped.
     if (last >> log2) - (first >> log2) + 1 == words as u32 {
         let (blocks, rest) = ((words - 1) / BLOCK, (words - 1) % BLOCK + 1);
-        let in_first = if blocks == 0 { rest } else { BLOCK };
         let narrow = blocks * numbers::len(0, BLOCK) + numbers::len(0, rest);
-        return bytes + narrow + numbers::packed_len(numbers::width(first >> log2), in_first);
+        let width = numbers::width(first >> log2);
+        return bytes + narrow + numbers::packed_len(width, words.min(BLOCK));
     }
     for_each_block(indexes, log2, |skips| {
         let or = skips.iter().fold(0, |or, skip| or | skip);

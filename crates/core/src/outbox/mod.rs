@@ -59,14 +59,9 @@ impl Batch {
         self.indexes.is_empty()
     }
 
-    /// Adds a parameter with its residual. [`Self::leave`] then counts it as sent.
-    fn push(&mut self, index: u32, source: f32, shared: f32) {
-        self.indexes.push(index);
-        self.values.push(source - shared);
-    }
-
-    /// Adds the residuals of its parameters, of which it has none yet. [`Self::leave`] then counts them as sent.
+    /// Replaces its values by the residuals of its parameters. [`Self::leave`] then counts them as sent.
     fn read(&mut self, source: &[f32], shared: &Paged) {
+        self.values.clear();
         let places = self.indexes.iter().enumerate().map(|(at, index)| {
             if let Some(later) = self.indexes.get(at + PLACES_AHEAD) {
                 prefetch_at(source, *later as usize);
@@ -132,9 +127,7 @@ impl Batch {
         };
         self.indexes.clear();
         self.indexes.extend(first..=last);
-        self.values.clear();
-        let span = first as usize..last as usize + 1;
-        self.values.extend(span.map(|place| source[place] - shared.get(place)));
+        self.read(source, shared);
     }
 }
 

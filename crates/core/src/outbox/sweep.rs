@@ -145,9 +145,9 @@ impl Sweep {
     /// Fills the batch from the parameter `start` on, and returns the parameter at which the next frame begins.
     fn cut(&self, start: usize, most: usize, source: &[f32], batch: &mut Batch) -> usize {
         let parameters = self.shared.len();
-        for index in self.marked.iter_range(start..parameters).take(most) {
-            batch.push(index as u32, source[index], self.shared.get(index));
-        }
+        let marked = self.marked.iter_range(start..parameters).take(most);
+        batch.indexes.extend(marked.map(|index| index as u32));
+        batch.read(source, &self.shared);
         match batch.indexes.last() {
             Some(last) if batch.indexes.len() == most => *last as usize + 1,
             _ => parameters,

@@ -13,6 +13,21 @@ impl ReusedValues {
     /// An empty vector with room for `count` values: of memory that was given before, if some is free that is large enough and
     /// not much larger.
     pub fn take(&mut self, count: usize) -> Vec<f32> {
+        let mut values = self.free(count).unwrap_or_else(|| Vec::with_capacity(count));
+        values.clear();
+        values
+    }
+
+    /// As [`Self::take`], `count` values for a caller that writes all of them: they may be those that were given before.
+    pub fn take_stale(&mut self, count: usize) -> Vec<f32> {
+        // Pages that nobody writes take no memory.
+        let mut values = self.free(count).unwrap_or_else(|| vec![0.0; count]);
+        values.resize(count, 0.0);
+        values
+    }
+
+    /// What was given before and nobody else holds any more, if it is large enough for `count` values and not much larger.
+    fn free(&mut self, count: usize) -> Option<Vec<f32>> {
         let fits = |capacity: usize| (count..=count.saturating_mul(2)).contains(&capacity);
         let mut free = None;
         let is_free = |given: &mut SharedValues| {
@@ -22,9 +37,7 @@ impl ReusedValues {
         if let Some(at) = self.given.iter_mut().position(is_free) {
             self.given.swap_remove(at);
         }
-        let mut values = free.unwrap_or_else(|| Vec::with_capacity(count));
-        values.clear();
-        values
+        free
     }
 
     /// Gives values to others.
@@ -70,6 +83,20 @@ mod tests {
             assert_ne!(given(&mut reused, count).as_ptr(), address, "it has another size");
         }
         assert_eq!(given(&mut reused, 90).as_ptr(), address);
+    }
+
+    #[test]
+    fn who_writes_all_values_may_find_those_of_before() {
+        let mut reused = ReusedValues::default();
+        assert_eq!(reused.take_stale(3), [0.0; 3]);
+        let address = given(&mut reused, 100).as_ptr();
+        let stale = reused.take_stale(90);
+        assert_eq!((stale.as_ptr(), stale), (address, vec![1.0; 90]));
+
+        let mut short = Vec::with_capacity(50);
+        short.push(1.0);
+        drop(reused.give(short));
+        assert_eq!(reused.take_stale(40).len(), 40);
     }
 
     #[test]

@@ -39,8 +39,10 @@ impl Part {
     /// Takes the changes of `source`, which are those of the parameters from `start` on. The rounding error stays in
     /// `source`.
     pub(in crate::server) fn take(source: &mut [f32], start: usize, format: ValueFormat) -> Self {
-        let indexes = (start as u32..).zip(source.iter()).filter(|(_, value)| **value != 0.0);
-        let indexes = indexes.map(|(index, _)| index).collect();
+        let changed = (start as u32..).zip(source.iter()).filter(|(_, value)| **value != 0.0);
+        // Memory that is not written takes none, and to grow is to copy.
+        let mut indexes = Vec::with_capacity(source.len());
+        indexes.extend(changed.map(|(index, _)| index));
         Self::take_those(source, start, indexes, format)
     }
 

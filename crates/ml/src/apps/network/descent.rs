@@ -16,7 +16,8 @@ use crate::optimizer::{
 };
 use gaia_core::application::{ApplicationError, Task, Work};
 use gaia_core::types::{
-    Clock, Content, Deltas, Model, Restorer, RowSet, Saved, Saver, Seed, StateError, TableDeltas,
+    Clock, Content, Deltas, Model, ModelLayout, Restorer, ReusedValues, RowSet, Saved, Saver, Seed,
+    StateError, TableDeltas,
 };
 
 pub(super) struct GradientDescent {
@@ -31,6 +32,8 @@ pub(super) struct GradientDescent {
     statistics: InputStatistics,
     /// Those of all inputs in the first pass, and empty beside it.
     least_scales: Vec<f32>,
+    /// The memory of the gradients of the layers' tables.
+    gradients: ReusedValues,
 }
 
 impl Task for GradientDescent {
@@ -48,7 +51,7 @@ impl Task for GradientDescent {
             return Ok((Deltas::none(layout), Work::default()));
         }
 
-        let mut deltas = Deltas::dense(stack.layout());
+        let mut deltas = unwritten(stack.layout(), &mut self.gradients);
         stack.forward(model, train, batch, &mut self.activations);
         stack.backward(model, train, batch, &mut self.activations, &mut deltas);
 
@@ -87,7 +90,7 @@ impl Task for GradientDescent {
             if let Some(inputs) = shared.inputs.as_ref().filter(|_| begins) {
                 self.initialize(inputs, &mut deltas);
             }
-            return Ok((deltas, work));
+            return Ok((self.given(deltas), work));
         }
 
         let momentum = training.momentum as f32;
@@ -103,7 +106,7 @@ impl Task for GradientDescent {
             *value *= scale;
         }
 
-        Ok((deltas, work))
+        Ok((self.given(deltas), work))
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
@@ -155,8 +158,19 @@ impl GradientDescent {
             adaptive: Adaptive::new(&shared.training.steps, sizes),
             statistics: InputStatistics::of(&shared.examples, worker, shared.batch),
             least_scales: Vec::new(),
+            gradients: ReusedValues::default(),
             shared,
         }
+    }
+
+    /// Remembers the memory of the layers' tables for the next deltas.
+    fn given(&mut self, mut deltas: Deltas) -> Deltas {
+        let layers = self.shared.stack.layout().tables().len();
+        for table in &mut deltas.tables[..layers] {
+            let values = std::mem::take(&mut table.values);
+            table.values = self.gradients.give(values.into());
+        }
+        deltas
     }
 
     /// Turns the mean gradient into the deltas of all tables. `own` are the statistics of the batch's inputs, in the first
@@ -228,6 +242,13 @@ impl GradientDescent {
         });
         own
     }
+}
+
+/// Deltas of all rows, whose values are still to be written.
+fn unwritten(layout: &ModelLayout, memory: &mut ReusedValues) -> Deltas {
+    let sizes = layout.tables().iter().map(|table| table.rows * table.width);
+    let tables = sizes.map(|size| TableDeltas::all(memory.take_stale(size)));
+    Deltas { tables: tables.collect() }
 }
 
 /// What a step of a dense layer changes in its outputs: examples × outputs.

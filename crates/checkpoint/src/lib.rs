@@ -15,6 +15,8 @@
 //! | `state.msgpack` | everything else by name, each record as MessagePack |
 //! | `manifest.json` | version, plan, clocks, watermarks of links; length and CRC-32 of each file, and its own |
 //!
+//! In the safetensors files of a state, numbers are `F32`, or `BF16` where that represents all of a tensor exactly.
+//!
 //! The files are written into a directory of another name and synced one by one, the manifest last. Then the directory is
 //! synced and renamed. So a checkpoint under its own name is whole, unless the disk has lost a part of it, which a length
 //! or a checksum detects. Checksums detect accidents and not forgeries: read a checkpoint only from a source that you

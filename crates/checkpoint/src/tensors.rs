@@ -1,4 +1,4 @@
-//! Numbers as safetensors files, which `safetensors.numpy.load_file` and other tools can read.
+//! Numbers as safetensors files, which `safetensors.torch.load_file` and other tools can read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::error::CheckpointError;
 use super::manifest::FileMark;
 use super::marked_file::MarkedFile;
 use gaia_core::types::{Content, State, Tensor};
-use gaia_model::{HeaderTooLong, rows_in_parts};
+use gaia_model::{HeaderTooLong, Row, rows_in_parts};
 
 /// The file of each kind of tensor.
 pub(super) const FILES: [(Content, &str); 3] = [
@@ -23,7 +23,8 @@ pub(super) const FILES: [(Content, &str); 3] = [
 
 /// The parts of the file with all tensors of one kind, each as one row of numbers. Of a tensor with few runs of the same number it
 /// has a number for each run, and their lengths are in the metadata: what nobody has changed, and factors that are the same
-/// nearly everywhere, take no room.
+/// nearly everywhere, take no room. Numbers that bf16 represents exactly, such as small counts and changes that were rounded, take
+/// two bytes each.
 ///
 /// # Errors
 /// [`HeaderTooLong`] if there are too many for a file.
@@ -41,7 +42,8 @@ pub(super) fn state_file(
             }
             None => Cow::Borrowed(values.as_slice()),
         };
-        rows.insert(name.as_str(), row);
+        let halves = halves_of(&row);
+        rows.insert(name.as_str(), halves.map_or_else(|| Row::F32(row), Row::Bf16));
     }
     let lengths = (!lengths.is_empty()).then(|| {
         serde_json::to_string(&lengths).expect("names and lengths can be written as JSON")
@@ -61,6 +63,14 @@ fn runs_of(values: &[f32]) -> Option<(Vec<f32>, Vec<usize>)> {
         lengths.push(run.len());
     }
     (!numbers.is_empty()).then_some((numbers, lengths))
+}
+
+/// The upper halves of numbers. `None` if a lower half is not zero.
+fn halves_of(numbers: &[f32]) -> Option<Vec<[u8; 2]>> {
+    let lower = |part: &[f32]| part.iter().fold(0, |bits, number| bits | number.to_bits()) as u16;
+    let fits = numbers.chunks(PART).all(|part| lower(part) == 0);
+    let upper = |number: &f32| ((number.to_bits() >> 16) as u16).to_le_bytes();
+    fits.then(|| numbers.iter().map(upper).collect())
 }
 
 /// Reads a file of tensors of one kind, and checks it against its mark.
@@ -94,15 +104,21 @@ pub(super) fn read(
     for name in metadata.offset_keys() {
         let info = metadata.info(&name).expect("a name of the header");
         let (from, to) = info.data_offsets;
-        let mut values = vec![0.0_f32; (to - from) / 4];
-
-        file.read_part(header.len() + from, bytemuck::cast_slice_mut(&mut values), &mut whole)?;
-
-        if cfg!(target_endian = "big") {
-            let swap = |value: &mut f32| *value = f32::from_bits(value.to_bits().swap_bytes());
-            values.iter_mut().for_each(swap);
-        }
-
+        let mut part = |bytes: &mut [u8]| file.read_part(header.len() + from, bytes, &mut whole);
+        let values = if info.dtype == Dtype::BF16 {
+            let mut halves = vec![[0; 2]; (to - from) / 2];
+            part(halves.as_flattened_mut())?;
+            let upper = |half: [u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(half)) << 16);
+            halves.into_iter().map(upper).collect()
+        } else {
+            let mut values = vec![0.0_f32; (to - from) / 4];
+            part(bytemuck::cast_slice_mut(&mut values))?;
+            if cfg!(target_endian = "big") {
+                let swap = |value: &mut f32| *value = f32::from_bits(value.to_bits().swap_bytes());
+                values.iter_mut().for_each(swap);
+            }
+            values
+        };
         read.push((name, Tensor { content, values }));
     }
 
@@ -151,7 +167,8 @@ enum Unfit {
     Header(String),
 }
 
-/// The bytes before the numbers, and their contents. All tensors have numbers of four bytes and fill the rest of the file.
+/// The bytes before the numbers, and their contents. All tensors have numbers of four bytes, or their upper halves, and fill the
+/// rest of the file.
 fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
     let problem = |problem: String| Unfit::Header(problem);
     let short = || problem(format!("found {} bytes, expected a complete header", file.len()));
@@ -179,8 +196,8 @@ fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
         serde_json::from_slice(rest).map_err(|error| problem(error.to_string()))?;
     for name in metadata.offset_keys() {
         let found = metadata.info(&name).map(|info| info.dtype);
-        if let Some(found) = found.filter(|found| *found != Dtype::F32) {
-            return Err(problem(format!("`{name}` is {found:?}, expected F32")));
+        if let Some(found) = found.filter(|found| ![Dtype::F32, Dtype::BF16].contains(found)) {
+            return Err(problem(format!("`{name}` is {found:?}, expected F32 or BF16")));
         }
     }
 
@@ -197,6 +214,8 @@ const LENGTH_BYTES: usize = 8;
 const RUNS: &str = "runs";
 /// Runs are looked for until there are so many, which is soon in numbers that differ.
 const RUNS_MAX: usize = 1_000;
+/// So many numbers are looked at before the next ones.
+const PART: usize = 4096;
 /// So many numbers a run at least, in the mean: a length takes some bytes of text.
 const RUN_LENGTH_MIN: usize = 16;
 
@@ -247,6 +266,26 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_are_bf16_take_two_bytes_and_come_back() {
+        let counts: Vec<f32> = (0..10_000).map(|at| (at % 3) as f32).collect();
+        let rounded: Vec<f32> = (0..10_000_u32)
+            .map(|at| f32::from_bits(at.wrapping_mul(0x9e37_79b9) & !0xffff))
+            .collect();
+        let mut nearly = rounded.clone();
+        nearly[9_999] = 0.1;
+        let saved = state(&[("counts", &counts), ("rounded", &rounded), ("nearly", &nearly)]);
+        let bytes = state_file(&saved, CONTENT).unwrap().concat();
+        assert!((80_000..81_000).contains(&bytes.len()), "{}", bytes.len());
+
+        let found = read_back(&bytes).unwrap();
+        for (name, tensor) in &saved.tensors {
+            let same = tensor.values.iter().zip(&found[name].values);
+            assert_eq!(tensor.values.len(), found[name].values.len());
+            assert!(same.into_iter().all(|(a, b)| a.to_bits() == b.to_bits()), "{name}");
+        }
+    }
+
+    #[test]
     fn runs_that_no_memory_holds_or_no_tensor_has_are_refused() {
         for (lengths, expected) in [
             (r#"{"a":[18446744073709551615]}"#, "`a` has more numbers than memory holds"),
@@ -256,7 +295,7 @@ mod tests {
             ("3", "lengths of runs"),
         ] {
             let rows: [(&str, &[f32]); 2] = [("a", &[1.0]), ("two", &[1.0, 2.0])];
-            let rows = rows.map(|(name, values)| (name, Cow::Borrowed(values))).into();
+            let rows = rows.map(|(name, values)| (name, Row::F32(Cow::Borrowed(values)))).into();
             let bytes = rows_in_parts(rows, Some((RUNS, lengths))).unwrap().concat();
             let problem = read_back(&bytes).unwrap_err().to_string();
             assert!(problem.contains(expected), "{problem}");

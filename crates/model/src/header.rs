@@ -33,16 +33,15 @@ pub(super) fn check_header<'n>(
     header_json(tensors, metadata).map(drop)
 }
 
-/// The bytes before the values of a file with these tensors, which follow in the order of their names. All have one type.
+/// The bytes before the values of a file with these tensors, which follow in the order of their types, from the last on, and of
+/// their names.
 ///
 /// # Errors
 /// As [`check_header`].
 pub(super) fn header_of<'n>(
-    dtype: Dtype,
-    tensors: impl Iterator<Item = (&'n str, Vec<usize>)>,
+    tensors: impl Iterator<Item = (&'n str, Dtype, Vec<usize>)>,
     metadata: Option<(&str, &str)>,
 ) -> Result<Vec<u8>, HeaderTooLong> {
-    let tensors = tensors.map(|(name, shape)| (name, dtype, shape));
     let mut json = header_json(tensors, metadata)?;
     json.resize(json.len().next_multiple_of(LENGTH_BYTES), b' ');
     let mut header = (json.len() as u64).to_le_bytes().to_vec();

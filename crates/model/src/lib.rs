@@ -37,4 +37,4 @@ pub use read::{TrainedModel, TrainedTable};
 pub use script_model::{ScriptModel, ScriptSettings, different_tensor};
 pub use state_dict::StateDict;
 pub use tensors::{TensorSpec, tensor_layout};
-pub use write::{check_model, check_shard, model_bytes, rows_in_parts, shard_bytes};
+pub use write::{Row, check_model, check_shard, model_bytes, rows_in_parts, shard_bytes};

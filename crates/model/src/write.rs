@@ -1,6 +1,7 @@
 //! Writes a model, whose file can be checked before there are values to write.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use safetensors::Dtype;
@@ -66,23 +67,30 @@ fn serialized<'v>(
     tensors_with(tables.chain(attached), description.map(|text| (DESCRIPTION, text)))
 }
 
+/// A row of numbers that is to be written.
+#[derive(Clone, Debug)]
+pub enum Row<'v> {
+    /// Numbers of four bytes.
+    F32(Cow<'v, [f32]>),
+    /// The upper halves of numbers of four bytes, in little-endian order.
+    Bf16(Vec<[u8; 2]>),
+}
+
 /// A safetensors file in parts, so that nobody has to copy values that are large: what is before the values, and the values of
-/// each tensor in little-endian order, by the order of names. Each tensor is a row of numbers. `metadata` is a key of the
+/// each tensor in little-endian order, by the order of types and names. Each tensor is a row of numbers. `metadata` is a key of the
 /// metadata with its text.
 ///
 /// # Errors
 /// [`HeaderTooLong`] if names, lengths and the text are more than the header of such a file has room for.
 pub fn rows_in_parts<'v>(
-    rows: BTreeMap<&str, Cow<'v, [f32]>>,
+    rows: BTreeMap<&str, Row<'v>>,
     metadata: Option<(&str, &str)>,
 ) -> Result<Vec<Cow<'v, [u8]>>, HeaderTooLong> {
-    let shapes = rows.iter().map(|(name, values)| (*name, vec![values.len()]));
-    let header = header_of(Dtype::F32, shapes, metadata)?;
-    let values = rows.into_values().map(|values| match values {
-        Cow::Borrowed(values) => little_endian(values),
-        Cow::Owned(values) => Cow::Owned(little_endian(&values).into_owned()),
-    });
-    Ok([Cow::Owned(header)].into_iter().chain(values).collect())
+    let shapes = rows.iter().map(|(name, row)| (*name, row.dtype(), vec![row.len()]));
+    let header = header_of(shapes, metadata)?;
+    let mut rows: Vec<Row<'v>> = rows.into_values().collect();
+    rows.sort_by_key(|row| Reverse(row.dtype()));
+    Ok([Cow::Owned(header)].into_iter().chain(rows.into_iter().map(Row::into_bytes)).collect())
 }
 
 /// The bytes of a safetensors file: of each tensor its name, its shape and as many values, in little-endian order; and a key
@@ -222,6 +230,31 @@ impl View for Tensor<'_> {
     }
 }
 
+impl<'v> Row<'v> {
+    fn dtype(&self) -> Dtype {
+        match self {
+            Self::F32(_) => Dtype::F32,
+            Self::Bf16(_) => Dtype::BF16,
+        }
+    }
+
+    /// The number of numbers.
+    fn len(&self) -> usize {
+        match self {
+            Self::F32(numbers) => numbers.len(),
+            Self::Bf16(halves) => halves.len(),
+        }
+    }
+
+    fn into_bytes(self) -> Cow<'v, [u8]> {
+        match self {
+            Self::F32(Cow::Borrowed(numbers)) => little_endian(numbers),
+            Self::F32(Cow::Owned(numbers)) => Cow::Owned(little_endian(&numbers).into_owned()),
+            Self::Bf16(halves) => Cow::Owned(halves.into_flattened()),
+        }
+    }
+}
+
 /// The bytes in little-endian order, which is the order in memory on most machines.
 fn little_endian(numbers: &[f32]) -> Cow<'_, [u8]> {
     if cfg!(target_endian = "little") {
@@ -233,6 +266,8 @@ fn little_endian(numbers: &[f32]) -> Cow<'_, [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use safetensors::SafeTensors;
+
     use super::*;
 
     #[test]
@@ -242,10 +277,27 @@ mod tests {
             let shaped =
                 rows.iter().map(|(name, values)| (*name, vec![values.len()], Values::F32(values)));
             for metadata in [None, Some(("key", "text"))] {
-                let rows = rows.iter().map(|(name, values)| (*name, Cow::Borrowed(*values)));
+                let row = |values| Row::F32(Cow::Borrowed(values));
+                let rows = rows.iter().map(|(name, values)| (*name, row(*values)));
                 let parts = rows_in_parts(rows.collect(), metadata).unwrap();
                 assert_eq!(parts.concat(), tensors_with(shaped.clone(), metadata).unwrap());
             }
         }
+    }
+    #[test]
+    fn rows_of_halves_come_behind_the_others() {
+        let rows = [
+            ("a", Row::Bf16([0x3f80_u16, 0x8000, 0x7fc1].map(u16::to_le_bytes).into())),
+            ("b", Row::F32(Cow::Borrowed(&[0.5]))),
+        ];
+        let file = rows_in_parts(rows.into(), None).unwrap().concat();
+        let read = SafeTensors::deserialize(&file).unwrap();
+        let [a, b] = ["a", "b"].map(|name| read.tensor(name).unwrap());
+        assert_eq!(
+            (a.dtype(), a.shape(), a.data()),
+            (Dtype::BF16, &[3][..], &[0x80, 0x3f, 0, 0x80, 0xc1, 0x7f][..])
+        );
+        assert_eq!((b.dtype(), b.data()), (Dtype::F32, &0.5_f32.to_le_bytes()[..]));
+        assert!(file.ends_with(a.data()));
     }
 }

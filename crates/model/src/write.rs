@@ -284,6 +284,7 @@ mod tests {
             }
         }
     }
+
     #[test]
     fn rows_of_halves_come_behind_the_others() {
         let rows = [

@@ -40,8 +40,8 @@ impl Part {
     /// `source`.
     pub(in crate::server) fn take(source: &mut [f32], start: usize, format: ValueFormat) -> Self {
         let changed = (start as u32..).zip(source.iter()).filter(|(_, value)| **value != 0.0);
-        // Memory that is not written takes none, and to grow is to copy.
-        let mut indexes = Vec::with_capacity(source.len());
+        // To count takes less than to grow.
+        let mut indexes = Vec::with_capacity(changed.clone().count());
         indexes.extend(changed.map(|(index, _)| index));
         Self::take_those(source, start, indexes, format)
     }

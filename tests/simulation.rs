@@ -6,7 +6,7 @@
 mod allocations;
 mod runs;
 
-use allocations::peak_of;
+use allocations::{asked_for, peak_of};
 use gaia_driver::Outcome;
 use gaia_planner::Memory;
 use runs::{application, plan, run};
@@ -360,4 +360,30 @@ fn a_target_is_met_only_if_the_model_after_the_drain_holds_it() {
     assert!(far.stopped_by == "objective" && far.objective > 0.8, "{far:?}");
     assert!(!far.converged && far.time_to_target_s.is_none() && far.clocks_to_target.is_none());
     assert!(far.wan_bytes_to_target.is_none());
+}
+
+/// Fresh memory is given by the system page by page, which takes longer than to write to it. Other memory of this order is that of
+/// products of matrices, which has other sizes, and of frames.
+#[test]
+fn clocks_ask_for_no_memory_as_large_as_the_model_or_its_weights() {
+    const APP: &str = "app={kind = 'perceptron', hidden = [500, 400], optimizer = 'sgd', batch = 4, \
+                       data.synthetic = {examples = 300, features = 100}}";
+    let parameters = application(&plan(&[APP])).layout().parameters();
+    let sizes = [parameters, 500 * 400].map(|values| values * size_of::<f32>());
+    let asked = |model: &str, clocks: u64| {
+        let clocks = format!("stop.clocks={clocks}");
+        let settings = [APP, &remote(model), &clocks, "evaluate.every=1000"];
+        asked_for(sizes, || drop(run(&settings)))
+    };
+
+    for model in ["model = 'bsp'", "model = 'ssp', staleness = 2", "model = 'asp'"] {
+        let [few, more] = [20, 60].map(|clocks| asked(model, clocks));
+        assert!(few > 0, "the model has to be somewhere");
+        assert_eq!(few, more, "{model}: 20 clocks and 60");
+    }
+    // Two rounds each.
+    let rounds_of = |steps: u64| {
+        asked(&format!("model = 'local-steps', steps = {steps}, overlap = 0"), 2 * steps)
+    };
+    assert_eq!(rounds_of(10), rounds_of(30), "rounds of 10 clocks and of 30");
 }

@@ -61,6 +61,8 @@ pub(super) struct LogBuffer {
     deferred_bytes: u64,
     /// The entry after which the gap begins, if there is one.
     gap_after: Option<Position>,
+    /// Whether anything was left out since it began.
+    has_left_out: bool,
     /// Whether an entry depends on some in the gap.
     needs_gap: bool,
     /// The bytes of local entries since the latest that is needed.
@@ -90,6 +92,7 @@ impl LogBuffer {
             prompt_count: 0,
             deferred_bytes: 0,
             gap_after: None,
+            has_left_out: false,
             needs_gap: false,
             local_bytes: 0,
             leaves_out: false,
@@ -117,13 +120,18 @@ impl LogBuffer {
             EntryKind::Prompt => true,
         };
         self.prompt = self.pushed;
+        if kind == EntryKind::Prompt && self.gap_after.is_some() {
+            // Others like it may follow at any time. With a gap each of them would need a checkpoint.
+            self.leaves_out = false;
+            if !self.has_left_out {
+                self.gap_after = None;
+            }
+        }
         if kind == EntryKind::Prompt || self.gap_after.is_none() {
             self.prompt_nearby = self.pushed;
         }
         if needs_all && self.gap_after.is_some() {
             self.needs_gap = true;
-            // Others like it may follow at any time. With a gap each of them would need a checkpoint.
-            self.leaves_out &= kind != EntryKind::Prompt;
         } else {
             self.waiting.push(encode(entry));
             (self.prompt_count, self.deferred_bytes) = (self.waiting.len(), 0);
@@ -196,7 +204,7 @@ impl LogBuffer {
     /// the local ones waits for this one.
     pub(super) fn replace(&mut self) {
         (self.taken, self.needs_gap) = (self.pushed, false);
-        self.gap_after = self.leaves_out.then_some(self.pushed);
+        (self.gap_after, self.has_left_out) = (self.leaves_out.then_some(self.pushed), false);
         (self.prompt_count, self.deferred_bytes) = (0, 0);
         self.waiting.clear();
     }
@@ -246,6 +254,7 @@ impl LogBuffer {
 
     /// Leaves out the entries after a position, unless there is a gap.
     fn leave_gap_after(&mut self, last: Position) {
+        self.has_left_out = true;
         if self.gap_after.is_none() {
             self.gap_after = Some(last);
             self.waiting.truncate(self.prompt_count);
@@ -397,6 +406,36 @@ mod tests {
         log.push(&bulky(), EntryKind::Local, 200);
         log.push(&"of the drain", EntryKind::Prompt, 0);
         assert_eq!((log.needs_checkpoint(), log.take().len()), (false, 2));
+    }
+
+    #[test]
+    fn what_depends_on_everything_needs_no_checkpoint_where_nothing_was_left_out_since_the_last() {
+        let mut log = buffer(300);
+        let mut round = |is_more_left_out: bool| {
+            (0..2).for_each(|_| log.push(&bulky(), EntryKind::Local, 200));
+            log.need();
+            log.push(&"leaves", EntryKind::Independent, 0);
+            log.replace();
+            if is_more_left_out {
+                log.push(&bulky(), EntryKind::Local, 200);
+            }
+            log.push(&"of the drain", EntryKind::Prompt, 0);
+            assert!(!log.is_prompt_settled() && !log.is_settled_nearby());
+            log.synced();
+            assert_eq!(
+                (log.needs_checkpoint(), log.has_gap()),
+                (is_more_left_out, is_more_left_out)
+            );
+            match is_more_left_out {
+                true => log.replace(),
+                false => assert_eq!(log.take().len(), 1),
+            }
+            assert!(!log.is_prompt_settled());
+            log.synced();
+            assert!(log.is_settled() && !log.has_gap());
+        };
+        round(false);
+        round(true);
     }
 
     #[test]

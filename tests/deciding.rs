@@ -13,6 +13,7 @@ use gaia_config::{ComputeModel, ComputeRate, DriverKind, Override, RunFile};
 use gaia_core::application::Application;
 use gaia_core::coordinator::Held;
 use gaia_core::sync::{Overlap, RemoteSync};
+use gaia_core::types::{Clock, Seed};
 use gaia_driver::{in_parallel, processors};
 use gaia_planner::{Facts, Request, at_measured_speed, decide, plan, shortlist};
 use gaia_report::figures;
@@ -410,6 +411,30 @@ fn a_trial_has_the_speed_of_this_machine_where_times_are_measured_and_none_is_gi
     let (_, measured) = tried(&["driver=emulated", "compute={}"]);
     assert_eq!(measured.model, ComputeModel::Cost);
     assert!(matches!(measured.rate, ComputeRate::ExamplesPerSecond(rate) if rate > 0.0));
+}
+
+#[test]
+fn what_a_trial_simulates_trains_as_the_run_does_and_is_judged_on_a_sample() {
+    for kind in ["softmax-regression", "perceptron", "convolutional-network"] {
+        let overrides = [Override::parse(&format!("app={{ kind = '{kind}' }}")).unwrap()];
+        let plan = RunFile::from_text("deciding.toml", RUN, &overrides).unwrap().plan().unwrap();
+        let application: Arc<dyn Application> =
+            gaia_data::build(plan.app.as_ref(), &plan.topology.data_homes(), plan.seed).unwrap();
+        let both = [application.clone(), application.for_trials().unwrap()];
+        let model = application.initial_model(Seed(1));
+
+        let [own, tried] = both.each_ref().map(|application| {
+            let mut task = application.task(1, Seed(2));
+            task.rows(Clock::ZERO);
+            task.iterate(Clock::ZERO, &model).unwrap().0
+        });
+        assert_eq!(own, tried, "{kind}");
+        let [own, tried] = both.each_ref().map(|application| application.evaluate(&model).unwrap());
+        let near = tried.objective / own.objective;
+        assert!(own.objective != tried.objective && (0.9..1.1).contains(&near), "{kind}: {near}");
+        assert!(own.metric > 0.0 && tried.metric == 0.0, "{kind}");
+        assert!(both[1].breakdown(&model).unwrap().is_none(), "{kind}");
+    }
 }
 
 fn gaia(arguments: &[&str]) -> std::process::Output {

@@ -86,6 +86,14 @@ pub trait Application: Send + Sync {
         Ok(self.metric().evaluation(self.sums(model, 0..self.workers())?))
     }
 
+    /// The same application with evaluations that cost little: of its objective alone, on a sample of the training examples.
+    /// Short simulations that compare settings evaluate often and ask for nothing else.
+    ///
+    /// It trains as this one does, to the bit. The default is none, for applications whose evaluations cost little as they are.
+    fn for_trials(&self) -> Option<Arc<dyn Application>> {
+        None
+    }
+
     /// The name of the held-out metric, how it follows from its mean, and its direction.
     fn metric(&self) -> Metric;
 

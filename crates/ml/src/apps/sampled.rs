@@ -39,6 +39,20 @@ impl Sampled {
         Self { parts, counts: counts.collect() }
     }
 
+    /// About `most` of these examples: of each worker an equal share, spread evenly, at least one of those who have any.
+    pub(super) fn at_most(&self, most: usize) -> Self {
+        let total: usize = self.counts.iter().sum();
+        let fewer = |count: usize| (count * most).div_ceil(total.max(1)).min(count);
+        let of_worker = |part: &Arc<[u32]>| {
+            let count = fewer(part.len());
+            (0..count).map(|at| part[at * part.len() / count]).collect()
+        };
+        Self {
+            parts: self.parts.iter().map(of_worker).collect(),
+            counts: self.counts.iter().map(|count| fewer(*count)).collect(),
+        }
+    }
+
     /// The examples of a worker. Those in memory are one piece.
     pub(super) fn pieces<'a, E: Examples>(
         &'a self,
@@ -75,5 +89,20 @@ mod tests {
         let [all, own] = [&all, &alone].map(|divided| Sampled::new(divided, 30, Seed(1)));
         assert_eq!(all.parts[2], own.parts[2]);
         assert!(own.parts[0].is_empty());
+    }
+
+    #[test]
+    fn fewer_of_a_sample_are_an_equal_share_of_each_worker_spread_evenly() {
+        let parts: Parts = vec![(0..100).collect(), Arc::from([]), (100..300).collect()];
+        let divided = Divided::new(Ratings::default(), Ratings::default(), parts.clone());
+        let divided = Divided { train_total: 300, ..divided };
+        let all = Sampled::new(&divided, 300, Seed(1));
+
+        let fewer = all.at_most(6);
+        let expected: [&[u32]; 3] = [&[0, 50], &[], &[100, 150, 200, 250]];
+        assert_eq!(fewer.parts.iter().map(|part| &part[..]).collect::<Vec<_>>(), expected);
+        assert_eq!(fewer.counts, [2, 0, 4]);
+        assert_eq!(all.at_most(300).parts, parts);
+        assert_eq!(all.at_most(1_000).parts, parts);
     }
 }

@@ -89,6 +89,8 @@ pub struct Network {
     shared: Arc<Shared>,
     /// The training examples of each worker that the objective is taken over.
     evaluated: Sampled,
+    /// Whether evaluations have what the model does on held-out examples.
+    has_held_out: bool,
     feature_names: Option<Vec<String>>,
     rescaling: Rescaling,
     summary: String,
@@ -154,7 +156,7 @@ impl Network {
         });
 
         let rescaling = Rescaling::default();
-        Self { shared, evaluated, feature_names: None, rescaling, summary }
+        Self { shared, evaluated, has_held_out: true, feature_names: None, rescaling, summary }
     }
 
     /// The names of the classes, in the order of the outputs, where the data has names for them.
@@ -200,7 +202,10 @@ impl Application for Network {
             let (trained, weight) = self.shared.score(model, &sample)?;
             let objective = WeightedSum { sum: trained.loss + decay * weight, weight };
 
-            let held_out = examples.test_pieces(worker..worker + 1, usize::MAX);
+            let held_out = match self.has_held_out {
+                true => examples.test_pieces(worker..worker + 1, usize::MAX),
+                false => Vec::new(),
+            };
             let (tested, weight) = self.shared.score(model, &held_out)?;
             Ok(EvaluationSums {
                 objective: objective.scaled_to(examples.train_weight(worker) as f64),
@@ -212,6 +217,17 @@ impl Application for Network {
         Ok(all.into_iter().sum())
     }
 
+    fn for_trials(&self) -> Option<Arc<dyn Application>> {
+        Some(Arc::new(Self {
+            shared: self.shared.clone(),
+            evaluated: self.evaluated.at_most(TRIAL_EXAMPLES),
+            has_held_out: false,
+            feature_names: self.feature_names.clone(),
+            rescaling: self.rescaling.clone(),
+            summary: self.summary.clone(),
+        }))
+    }
+
     fn trivial_predictor(&self) -> Result<Option<TrivialPredictor>, ApplicationError> {
         let examples = &self.shared.examples;
         let class = |examples: &DenseExamples, at: usize| examples.labels[at] as usize;
@@ -220,7 +236,7 @@ impl Application for Network {
 
     fn breakdown(&self, model: &Model) -> Result<Option<Breakdown>, ApplicationError> {
         let Shared { examples, stack, .. } = &*self.shared;
-        if !examples.is_whole() {
+        if !self.has_held_out || !examples.is_whole() {
             return Ok(None);
         }
         let class = |examples: &DenseExamples, at: usize| examples.labels[at] as usize;
@@ -370,3 +386,7 @@ pub(super) fn count_layers(key: &str, layers: usize, least: usize) -> Result<(),
 
 /// Layers of one kind.
 const LAYERS_MAX: usize = 16;
+
+/// The examples of an evaluation in a trial, about. All settings are evaluated on the same, so that what they are in error by is
+/// nearly the same, too.
+const TRIAL_EXAMPLES: usize = 1_000;

@@ -15,7 +15,7 @@ use gaia_core::coordinator::Held;
 use gaia_core::sync::{Overlap, RemoteSync};
 use gaia_core::types::{Clock, Seed};
 use gaia_driver::{in_parallel, processors};
-use gaia_planner::{Facts, Request, at_measured_speed, decide, plan, shortlist};
+use gaia_planner::{Facts, Request, TrialData, at_measured_speed, decide, plan, shortlist};
 use gaia_report::figures;
 use gaia_report::plan::{PlanFile, PlanRow, Verdict};
 use gaia_telemetry::{Summary, Unobserved};
@@ -194,7 +194,7 @@ impl Scenario {
 
         let facts = Facts::measure(&own, &application).unwrap();
         let is_guarded = shortlist(&facts).iter().any(|remote| remote.guard().is_some());
-        let decided = decide(&own, &application, 1, |_| {}).unwrap();
+        let decided = decide(&own, &application, TrialData::Own, 1, |_| {}).unwrap();
         // The choice stands in the place of the run file's own model, which is the first row.
         let chosen = own.clone().decided(decided.remote.clone(), String::new()).remote_toml();
         let file = with_remote(&file, &chosen);

@@ -12,7 +12,7 @@ use gaia_core::application::Application;
 use gaia_core::types::messagepack;
 use gaia_data::{DataSummary, StandIn};
 use gaia_driver::processors;
-use gaia_planner::{Decided, PlannerError, at_measured_speed};
+use gaia_planner::{Decided, PlannerError, TrialData, at_measured_speed};
 use gaia_report::Waiting;
 
 /// The plan with the remote model that the run chooses, if the run file leaves it to the run. This process has all data.
@@ -33,7 +33,7 @@ pub(super) fn decided(
     check_memory(&[&trial], application.as_ref(), run, terminal)?;
     let decided = {
         let _line = Waiting::new(live_mode(&run.output), "chooses the remote model");
-        decide(trial, &application, 1.0).map_err(Failure::planning)?
+        decide(trial, &application, None).map_err(Failure::planning)?
     };
     let plan = plan.decided(decided.remote, decided.reason);
     tell(&plan, terminal);
@@ -60,13 +60,13 @@ pub(super) fn chosen_by_coordinator(
     applications: &dyn Applications,
 ) -> Result<Plan, String> {
     let mut trial = in_this_process(plan);
-    let decide = |trial: Plan, application: &Arc<dyn Application>, share: f64| {
-        decide(trial, application, share).map_err(|error| error.to_string())
+    let decide = |trial: Plan, application: &Arc<dyn Application>, generated: Option<f64>| {
+        decide(trial, application, generated).map_err(|error| error.to_string())
     };
 
     let (known, Decided { remote, reason }) = if plan.external().is_some() {
         match build_with(applications, &trial, 0..plan.topology.workers()) {
-            Ok(whole) => (String::new(), decide(trial, &whole, 1.0)?),
+            Ok(whole) => (String::new(), decide(trial, &whole, None)?),
             Err(error) => {
                 let decided = gaia_planner::decide_untried(plan, application.as_ref());
                 let said = format!("The coordinator cannot run the workers' training: {error}. ");
@@ -79,19 +79,23 @@ pub(super) fn chosen_by_coordinator(
         let homes = trial.data_homes();
         let built = gaia_data::build(trial.app.as_ref(), &homes, trial.seed);
         let built = built.map_err(|error| error.to_string())?;
-        (STOOD_IN.into(), decide(trial, &built, share)?)
+        (STOOD_IN.into(), decide(trial, &built, Some(share))?)
     } else {
-        (String::new(), decide(trial, application, 1.0)?)
+        (String::new(), decide(trial, application, None)?)
     };
     Ok(plan.clone().decided(remote, known + &reason))
 }
 
-/// Chooses by a trial over data of which a clock has this share of the run's own examples.
+/// Chooses by a trial over the run's own data, or over `generated` data of which a clock has this share of the run's own examples.
 fn decide(
     trial: Plan,
     application: &Arc<dyn Application>,
-    share: f64,
+    generated: Option<f64>,
 ) -> Result<Decided, PlannerError> {
+    let (data, share) = match generated {
+        None => (TrialData::Own, 1.0),
+        Some(share) => (TrialData::Generated, share),
+    };
     let trial = at_measured_speed(trial, application).map_err(PlannerError::Iteration)?;
     let rate = match trial.compute.rate {
         ComputeRate::ExamplesPerSecond(rate) => ComputeRate::ExamplesPerSecond(rate * share),
@@ -100,7 +104,7 @@ fn decide(
     let compute = ComputeConfig { rate, ..trial.compute };
     let trial = Plan { compute, ..trial };
     let threads = processors().min(fitting(&trial, application.as_ref()));
-    gaia_planner::decide(&trial, application, threads, |_| {})
+    gaia_planner::decide(&trial, application, data, threads, |_| {})
 }
 
 /// The same run in virtual time. The trial runs in one process, whatever the driver is.

@@ -25,7 +25,7 @@ use gaia_config::ConfigError;
 use gaia_core::application::ApplicationError;
 use gaia_driver::RunError;
 
-pub use auto::{Decided, decide, decide_untried};
+pub use auto::{Decided, TrialData, decide, decide_untried};
 pub use calibration::{Fit, Reach, bsp_over_lan, fit};
 pub use clock_work::ClockWork;
 pub use decision::shortlist;

@@ -283,6 +283,7 @@ const STAGES: [Stage; 3] = [
     Stage { clocks: 240.0, settings: 7 },
     Stage { clocks: 480.0, settings: 3 },
 ];
+
 /// So many parameters in the copies of all data centers have trials of all these clocks, and more have fewer clocks, so that
 /// a trial takes minutes. There is no outer momentum to see in fewer than the least.
 const WHOLE_TRIAL: f64 = 4e6;

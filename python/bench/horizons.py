@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from evaluations import lines_of
+
 NETWORK = 'learning_rate_decay = "none"\nmomentum = 0.9\n'
 SMALL = f'kind = "perceptron"\nhidden = [64]\nbatch = 32\n{NETWORK}'
 
@@ -187,14 +189,12 @@ def train(gaia: str, data: Path, name: str, setting: Setting) -> Course:
             f'wan = {{ bandwidth = "100 Gbit/s", rtt = "{rtt_ms} ms" }}\n{centers}'
         )
         subprocess.run([gaia, "train", run, "--out", out, "--quiet"], check=True)
-        progress = [json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()]
+        progress = lines_of(out / "progress.jsonl")
     return Course(name, setting, [at["clock"] for at in progress], [at["objective"] for at in progress])
 
 
 def known(results: Path) -> list[Course]:
-    lines = results.read_text().splitlines() if results.exists() else []
-    found = [json.loads(line) for line in lines]
-    return [Course(**{**one, "setting": Setting(*one["setting"])}) for one in found]
+    return [Course(**{**one, "setting": Setting(*one["setting"])}) for one in lines_of(results)]
 
 
 #: The first objective of a training that has gone astray is above it.

@@ -109,14 +109,11 @@ pub fn decide(
 /// on during rounds, where each data center has labels of its own: of perceptrons on MNIST such rounds need up to 2.5 times the
 /// clocks, and on generated data they are ahead. Where each data center measures the overlap it finds that out for itself.
 fn is_told_by_any_data(remote: &RemoteSync, facts: &Facts) -> bool {
-    let is_network = facts.is_dense && !facts.deltas_are_counts;
-    let is_overlapped = match remote {
-        RemoteSync::LocalSteps(config) => {
-            matches!(config.overlap, Overlap::Clocks(clocks) if clocks > 0)
-        }
-        _ => false,
+    let overlap = match remote {
+        RemoteSync::LocalSteps(config) => config.overlap,
+        _ => Overlap::Clocks(0),
     };
-    !(is_network && is_overlapped)
+    !facts.is_network() || matches!(overlap, Overlap::Auto | Overlap::Clocks(0))
 }
 
 /// Short simulations of a run.

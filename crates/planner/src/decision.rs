@@ -155,10 +155,9 @@ fn asp(facts: &Facts) -> Estimate {
 
 fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
     let clock = facts.clock_s * facts.slowest;
-    let is_network = facts.is_dense && !facts.deltas_are_counts;
     let sent_s = round_s(facts, steps, 1.0) - facts.rtt_s;
     let is_slow = sent_s > BYTES_FREE * clock * steps as f64;
-    let density = if is_network && is_slow { SPARSE } else { 1.0 };
+    let density = if facts.is_network() && is_slow { SPARSE } else { 1.0 };
     let round = round_s(facts, steps, density);
     let seconds = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX));
     let overlap = match form {

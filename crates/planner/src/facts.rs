@@ -52,6 +52,11 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Whether the model is dense, and its changes can be averaged and sent in part: a network, or a regression on dense features.
+    pub(crate) fn is_network(&self) -> bool {
+        self.is_dense && !self.deltas_are_counts
+    }
+
     /// Measures a run by a short trial: each data center trains a copy alone for a few clocks, and each copy is then
     /// measured on the examples of another. The same run has the same facts to the bit.
     ///

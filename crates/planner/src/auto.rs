@@ -173,11 +173,7 @@ fn finalists(rows: &[PlanRow], remotes: &[RemoteSync], most: usize) -> Vec<Remot
 
 /// What settings are alike in: the model, and how rounds are had.
 fn form(remote: &RemoteSync) -> (&'static str, Option<Form>) {
-    let of_rounds = match remote {
-        RemoteSync::LocalSteps(config) => Some(Form::of(config)),
-        _ => None,
-    };
-    (remote.name(), of_rounds)
+    (remote.name(), Form::of(remote))
 }
 
 /// Chooses the remote model of a run whose application cannot iterate in this process: one that trains every kind of model
@@ -237,16 +233,19 @@ fn said(facts: &Facts) -> String {
 fn name(remote: &RemoteSync) -> String {
     match remote {
         RemoteSync::LocalSteps(config) => {
+            let overlap = match config.overlap {
+                Overlap::Auto => String::new(),
+                Overlap::Clocks(clocks) => format!(", overlap {clocks}"),
+            };
+            let density = match config.density {
+                1.0 => String::new(),
+                density => format!(", {:.0} %", 100.0 * density),
+            };
             let momentum = match config.outer_momentum {
                 MOMENTUM => ", momentum",
                 _ => "",
             };
-            match config.overlap {
-                Overlap::Auto => format!("rounds {}", config.steps),
-                Overlap::Clocks(clocks) => {
-                    format!("rounds {}, overlap {clocks}{momentum}", config.steps)
-                }
-            }
+            format!("rounds {}{overlap}{density}{momentum}", config.steps)
         }
         other => other.name().into(),
     }

@@ -25,7 +25,7 @@ pub(crate) struct Candidate {
 struct Entry(&'static str, &'static [&'static str]);
 
 /// Every candidate. Those that come to the same settings in a run are simulated once.
-const CANDIDATES: [Entry; 15] = [
+const CANDIDATES: [Entry; 17] = [
     Entry("bsp", &["model = \"bsp\""]),
     Entry("ssp 1", &["model = \"ssp\"", "staleness = 1"]),
     Entry("tap", &["model = \"tap\""]),
@@ -38,6 +38,14 @@ const CANDIDATES: [Entry; 15] = [
     Entry("rounds, 3 %", &["model = \"local-steps\"", "density = 0.03", "total_density = 0.1"]),
     Entry("rounds 10", &["model = \"local-steps\"", "steps = 10", "overlap = 0"]),
     Entry("rounds 10, overlap", &["model = \"local-steps\"", "steps = 10", LEAST_OVERLAP]),
+    Entry(
+        "rounds 2, momentum",
+        &["model = \"local-steps\"", "steps = 2", "overlap = 0", "outer_momentum = 0.9"],
+    ),
+    Entry(
+        "rounds 4, momentum",
+        &["model = \"local-steps\"", "steps = 4", "overlap = 0", "outer_momentum = 0.9"],
+    ),
     Entry(
         "rounds 8, momentum",
         &["model = \"local-steps\"", "steps = 8", "overlap = 0", "outer_momentum = 0.9"],

@@ -136,10 +136,11 @@ def ahead(courses: Iterable[Course], stage: Stage, round_clocks: float) -> list[
 
 
 def finalists(order: Sequence[Setting], most: int) -> list[Setting]:
-    """The best of each form, and then the best of all."""
+    """The best of each form, and then the best of all. Where few are left, of the forms the one with momentum alone."""
     first: dict[str, Setting] = {}
     for setting in order:
-        first.setdefault(setting.form, setting)
+        if most > FEW or setting.form == "momentum":
+            first.setdefault(setting.form, setting)
     others = [setting for setting in order if setting not in first.values()]
     return [*first.values(), *others][:most]
 
@@ -202,6 +203,8 @@ DIVERGED = 20.0
 #: A setting that does not come to the end counts as if it took so many times the clocks that it had.
 NEVER = 3.0
 CLOCK_MS = 10
+#: So many settings of a stage, or fewer, are few.
+FEW = 3
 
 
 def main() -> None:

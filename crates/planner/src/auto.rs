@@ -77,14 +77,13 @@ pub fn decide(
     let application = cheap.as_ref().unwrap_or(application);
     let trials = Trials { plan, application, threads, on_step: &on_step };
     let share = affordable(facts.parameters * facts.data_centers);
-    let clocks_of = |stage: &Stage| (stage.clocks * share).round() as u64;
-    let [first, later @ ..] = &STAGES;
-    let mut last = trials.run(&remotes, clocks_of(first))?;
+    let clocks_of = |clocks: f64| (clocks * share).round() as u64;
+    let mut last = trials.run(&remotes, clocks_of(FIRST_CLOCKS))?;
     let (mut tried, settings, clocks) = (remotes.clone(), remotes.len(), last.budget_clocks);
     let mut told = format!("Of {settings} settings, each simulated for up to {clocks} clocks");
-    for stage in later {
-        tried = finalists(&last.rows, &tried, stage.settings);
-        let clocks = clocks_of(stage).min(plan.stop.clocks.unwrap_or(u64::MAX));
+    for stage in &LATER {
+        tried = finalists(&last.rows, &tried, stage);
+        let clocks = clocks_of(stage.clocks).min(plan.stop.clocks.unwrap_or(u64::MAX));
         if tried.len() < 2 || clocks <= last.budget_clocks {
             break;
         }
@@ -144,11 +143,10 @@ fn affordable(parameters: usize) -> f64 {
     (WHOLE_TRIAL / parameters.max(1) as f64).clamp(LEAST_SHARE, 1.0)
 }
 
-/// The settings that the next stage compares, at most `most`: the best of the one before, by their time to its target, or where
-/// they are not there by their objective. The best of each form, and the second best with a large momentum, come before all
-/// others: momentum is slow to begin with and ahead later, so that a short simulation says least about how many clocks its
-/// rounds should have. `rows` are those of `remotes`.
-fn finalists(rows: &[PlanRow], remotes: &[RemoteSync], most: usize) -> Vec<RemoteSync> {
+/// The settings that a stage compares, by the one before: the best of each form for which it has places, and then the best of all
+/// others, by their time to the target of that stage, or where they are not there by their objective. `rows` are those of
+/// `remotes`.
+fn finalists(rows: &[PlanRow], remotes: &[RemoteSync], stage: &Stage) -> Vec<RemoteSync> {
     let time = |row: &PlanRow| row.time_to_target_s.unwrap_or(f64::INFINITY);
     let is_sound =
         |row: &PlanRow| !matches!(row.verdict, Verdict::Diverged | Verdict::Impossible(_));
@@ -162,13 +160,16 @@ fn finalists(rows: &[PlanRow], remotes: &[RemoteSync], most: usize) -> Vec<Remot
     let (mut first, mut others, mut forms) = (Vec::new(), Vec::new(), Vec::new());
     for (_, remote) in sound {
         let form = form(remote);
-        let places = if form.1 == Some(Form::Momentum) { 2 } else { 1 };
+        let places = match form.1 {
+            Some(Form::Momentum) => stage.with_momentum,
+            _ => stage.of_a_form,
+        };
         let before = forms.iter().filter(|earlier| **earlier == form).count();
         let of_a_form = if before < places { &mut first } else { &mut others };
         of_a_form.push(remote.clone());
         forms.push(form);
     }
-    first.into_iter().chain(others).take(most).collect()
+    first.into_iter().chain(others).take(stage.settings).collect()
 }
 
 /// What settings are alike in: the model, and how rounds are had.
@@ -261,23 +262,29 @@ const UNTRIED: &str = "So nothing was tried: rounds with their defaults train ne
                        on skewed data, send a small part of what BSP sends, and each data center measures how many clocks a \
                        round overlaps.";
 
-/// A stage of a trial.
+/// A stage of a trial after the first, which has all settings.
 struct Stage {
     /// For how long each setting is simulated.
     clocks: f64,
     /// How many settings there are at most.
     settings: usize,
+    /// How many of them are the best of each form, whatever is ahead of them.
+    of_a_form: usize,
+    /// The same of rounds with a large momentum. Momentum is slow to begin with and ahead later, so that a short simulation says
+    /// least about how many clocks its rounds should have.
+    with_momentum: usize,
 }
 
-/// The stages of a trial, as in successive halving (Jamieson and Talwalkar, AISTATS 2016). What trains fast at first often is not
+/// For how long all settings are simulated at first.
+const FIRST_CLOCKS: f64 = 40.0;
+/// The stages after that, as in successive halving (Jamieson and Talwalkar, AISTATS 2016). What trains fast at first often is not
 /// what ends first: overlapped rounds are ahead in the first clocks on data with labels of its own in each data center, and
 /// rounds with a large momentum later. Of seven tasks on MNIST, each over links of five speeds, settings that are ahead after 240
 /// clocks take 1.59 times as long to the end of training as the best of all (geometric mean), and those that are ahead after 480
 /// take 1.15 times as long (`python/bench/horizons.py`).
-const STAGES: [Stage; 3] = [
-    Stage { clocks: 40.0, settings: usize::MAX },
-    Stage { clocks: 240.0, settings: 7 },
-    Stage { clocks: 480.0, settings: 3 },
+const LATER: [Stage; 2] = [
+    Stage { clocks: 240.0, settings: 7, of_a_form: 1, with_momentum: 2 },
+    Stage { clocks: 480.0, settings: 3, of_a_form: 0, with_momentum: 1 },
 ];
 
 /// So many parameters in the copies of all data centers have trials of all these clocks, and more have fewer clocks, so that
@@ -336,7 +343,8 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_each_form_and_a_second_with_much_momentum_are_in_the_next_stage() {
+    fn the_best_of_each_form_and_a_second_with_much_momentum_are_in_the_next_stage_and_few_in_the_last()
+     {
         let overlapped = [16, 8, 4, 2].map(|steps| rounds(steps, 1, 0.5));
         let momentum = [4, 8, 16].map(|steps| rounds(steps, 0, MOMENTUM));
         let (plain, bsp) = (rounds(8, 0, 0.5), RemoteSync::Bsp(BspConfig::default()));
@@ -345,13 +353,17 @@ mod tests {
             .map(|place| row("", Verdict::Reached, place as f64, 1, 0.0))
             .collect();
 
-        let all = finalists(&rows, &remotes, 7);
+        let [seven, three] = &LATER;
+        let all = finalists(&rows, &remotes, seven);
         let [best, second, third, _] = &overlapped;
         let expected = [best, &momentum[0], &momentum[1], &plain, &bsp, second, third];
         assert_eq!(all.iter().collect::<Vec<_>>(), expected);
 
+        let last = finalists(&rows, &remotes, three);
+        assert_eq!(last.iter().collect::<Vec<_>>(), [&momentum[0], best, second]);
+
         let mut diverged = rows;
         diverged[4].verdict = Verdict::Diverged;
-        assert_eq!(finalists(&diverged, &remotes, 7)[1], momentum[1]);
+        assert_eq!(finalists(&diverged, &remotes, seven)[1], momentum[1]);
     }
 }

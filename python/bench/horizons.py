@@ -79,15 +79,18 @@ class Stage:
 
     clocks: int
     settings: int
+    #: The forms of which the best is left, whatever is ahead of it.
+    forms: Sequence[str] = ("plain", "overlapped", "momentum")
 
 
 FIRST = Stage(48, len(SETTINGS))
+MOMENTUM = ("momentum",)
 RULES = {
     "7 for 240": [FIRST, Stage(240, 7)],
     "7 for 480": [FIRST, Stage(480, 7)],
-    "7 for 160, 3 for 480": [FIRST, Stage(160, 7), Stage(480, 3)],
-    "7 for 240, 3 for 480": [FIRST, Stage(240, 7), Stage(480, 3)],
-    "7 for 240, 3 for 640": [FIRST, Stage(240, 7), Stage(640, 3)],
+    "7 for 160, 3 for 480": [FIRST, Stage(160, 7), Stage(480, 3, MOMENTUM)],
+    "7 for 240, 3 for 480": [FIRST, Stage(240, 7), Stage(480, 3, MOMENTUM)],
+    "7 for 240, 3 for 640": [FIRST, Stage(240, 7), Stage(640, 3, MOMENTUM)],
     "all for 720": [Stage(720, len(SETTINGS))],
 }
 
@@ -135,20 +138,20 @@ def ahead(courses: Iterable[Course], stage: Stage, round_clocks: float) -> list[
     return sorted(times, key=lambda setting: times[setting])
 
 
-def finalists(order: Sequence[Setting], most: int) -> list[Setting]:
-    """The best of each form, and then the best of all. Where few are left, of the forms the one with momentum alone."""
+def finalists(order: Sequence[Setting], stage: Stage) -> list[Setting]:
+    """The best of each form that a stage has, and then the best of all others."""
     first: dict[str, Setting] = {}
     for setting in order:
-        if most > FEW or setting.form == "momentum":
+        if setting.form in stage.forms:
             first.setdefault(setting.form, setting)
     others = [setting for setting in order if setting not in first.values()]
-    return [*first.values(), *others][:most]
+    return [*first.values(), *others][: stage.settings]
 
 
 def chosen(courses: dict[Setting, Course], stages: Sequence[Stage], round_clocks: float) -> Setting:
     left = list(courses)
     for stage in stages:
-        left = finalists(left, stage.settings)
+        left = finalists(left, stage)
         left = ahead([courses[setting] for setting in left], stage, round_clocks)
     return left[0]
 
@@ -203,8 +206,6 @@ DIVERGED = 20.0
 #: A setting that does not come to the end counts as if it took so many times the clocks that it had.
 NEVER = 3.0
 CLOCK_MS = 10
-#: So many settings of a stage, or fewer, are few.
-FEW = 3
 
 
 def main() -> None:

@@ -159,9 +159,9 @@ fn finalists(rows: &[PlanRow], remotes: &[RemoteSync], stage: &Stage) -> Vec<Rem
 
     let (mut first, mut others, mut forms) = (Vec::new(), Vec::new(), Vec::new());
     for (_, remote) in sound {
-        let form = form(remote);
-        let places = match form.1 {
-            Some(Form::Momentum) => stage.with_momentum,
+        let form = (remote.name(), Form::of(remote));
+        let places = match form {
+            (_, Some(Form::Momentum)) => stage.with_momentum,
             _ => stage.of_a_form,
         };
         let before = forms.iter().filter(|earlier| **earlier == form).count();
@@ -170,11 +170,6 @@ fn finalists(rows: &[PlanRow], remotes: &[RemoteSync], stage: &Stage) -> Vec<Rem
         forms.push(form);
     }
     first.into_iter().chain(others).take(stage.settings).collect()
-}
-
-/// What settings are alike in: the model, and how rounds are had.
-fn form(remote: &RemoteSync) -> (&'static str, Option<Form>) {
-    (remote.name(), Form::of(remote))
 }
 
 /// Chooses the remote model of a run whose application cannot iterate in this process: one that trains every kind of model
@@ -343,8 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_each_form_and_a_second_with_much_momentum_are_in_the_next_stage_and_few_in_the_last()
-     {
+    fn the_next_stage_has_the_best_of_each_form_and_the_last_of_those_with_momentum_alone() {
         let overlapped = [16, 8, 4, 2].map(|steps| rounds(steps, 1, 0.5));
         let momentum = [4, 8, 16].map(|steps| rounds(steps, 0, MOMENTUM));
         let (plain, bsp) = (rounds(8, 0, 0.5), RemoteSync::Bsp(BspConfig::default()));

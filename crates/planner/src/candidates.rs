@@ -30,32 +30,28 @@ const CANDIDATES: [Entry; 17] = [
     Entry("ssp 1", &["model = \"ssp\"", "staleness = 1"]),
     Entry("tap", &["model = \"tap\""]),
     Entry("asp", &["model = \"asp\""]),
-    Entry("asp, guard", &["model = \"asp\"", "guard = {}"]),
-    Entry("rounds", &["model = \"local-steps\""]),
-    Entry("rounds, quorum", &["model = \"local-steps\"", ALL_BUT_THE_SLOWEST]),
-    Entry("rounds 2", &["model = \"local-steps\"", "steps = 2"]),
-    Entry("rounds, 10 %", &["model = \"local-steps\"", "density = 0.1", "total_density = 0.1"]),
-    Entry("rounds, 3 %", &["model = \"local-steps\"", "density = 0.03", "total_density = 0.1"]),
-    Entry("rounds 10", &["model = \"local-steps\"", "steps = 10", "overlap = 0"]),
-    Entry("rounds 10, overlap", &["model = \"local-steps\"", "steps = 10", LEAST_OVERLAP]),
-    Entry(
-        "rounds 2, momentum",
-        &["model = \"local-steps\"", "steps = 2", "overlap = 0", "outer_momentum = 0.9"],
-    ),
-    Entry(
-        "rounds 4, momentum",
-        &["model = \"local-steps\"", "steps = 4", "overlap = 0", "outer_momentum = 0.9"],
-    ),
-    Entry(
-        "rounds 8, momentum",
-        &["model = \"local-steps\"", "steps = 8", "overlap = 0", "outer_momentum = 0.9"],
-    ),
-    Entry(
-        "rounds 16, momentum",
-        &["model = \"local-steps\"", "steps = 16", "overlap = 0", "outer_momentum = 0.9"],
-    ),
-    Entry("rounds 32, overlap", &["model = \"local-steps\"", "steps = 32", LEAST_OVERLAP]),
+    Entry("asp, guard", &["model = \"asp\"", GUARD]),
+    Entry("rounds", &[ROUNDS]),
+    Entry("rounds, quorum", &[ROUNDS, ALL_BUT_THE_SLOWEST]),
+    Entry("rounds 2", &[ROUNDS, "steps = 2"]),
+    Entry("rounds, 10 %", &[ROUNDS, "density = 0.1", "total_density = 0.1"]),
+    Entry("rounds, 3 %", &[ROUNDS, "density = 0.03", "total_density = 0.1"]),
+    Entry("rounds 10", &[ROUNDS, "steps = 10", NO_OVERLAP]),
+    Entry("rounds 10, overlap", &[ROUNDS, "steps = 10", LEAST_OVERLAP]),
+    Entry("rounds 2, momentum", &[ROUNDS, "steps = 2", NO_OVERLAP, MOMENTUM]),
+    Entry("rounds 4, momentum", &[ROUNDS, "steps = 4", NO_OVERLAP, MOMENTUM]),
+    Entry("rounds 8, momentum", &[ROUNDS, "steps = 8", NO_OVERLAP, MOMENTUM]),
+    Entry("rounds 16, momentum", &[ROUNDS, "steps = 16", NO_OVERLAP, MOMENTUM]),
+    Entry("rounds 32, overlap", &[ROUNDS, "steps = 32", LEAST_OVERLAP]),
 ];
+
+/// Lines that several candidates have.
+const ROUNDS: &str = "model = \"local-steps\"";
+const NO_OVERLAP: &str = "overlap = 0";
+const MOMENTUM: &str = "outer_momentum = 0.9";
+
+/// Measures nothing of a script's copies.
+const GUARD: &str = "guard = {}";
 
 /// Stands for the least overlap that hides a round, which is a number once the run is known.
 const LEAST_OVERLAP: &str = "overlap = LEAST";
@@ -79,7 +75,7 @@ pub(crate) fn candidates(
         Some(app) => app.deltas_are_counts(),
         None => false,
     };
-    let (topology, is_local_steps) = (own.topology.clone(), "model = \"local-steps\"");
+    let topology = own.topology.clone();
     let format = LocalStepsConfig::default().values_for(layout);
     let dense = Changes { parameters: layout.parameters(), part: 1.0, total: 1.0, format };
     let round = Duration::from_secs_f64(Exchange::of(&topology).round_s(&dense).min(SECONDS_MAX));
@@ -109,9 +105,9 @@ pub(crate) fn candidates(
         }
         // One data center has no rounds, no mirrors and no guard. The guard measures nothing of a script's copies, and
         // where changes add up there is no outer momentum. Where all data centers are as fast none is left out.
-        let is_alone = topology.links.is_empty() && (lines[0] == is_local_steps || *name != *"bsp");
-        let has_no_effect = (is_script && lines.contains(&"guard = {}"))
-            || (adds_up && lines.contains(&"outer_momentum = 0.9"))
+        let is_alone = topology.links.is_empty() && (lines[0] == ROUNDS || *name != *"bsp");
+        let has_no_effect = (is_script && lines.contains(&GUARD))
+            || (adds_up && lines.contains(&MOMENTUM))
             || (has_quorum && !leaves_out_the_slow);
         if is_alone || has_no_effect {
             continue;

@@ -73,13 +73,7 @@ pub fn shortlist(facts: &Facts) -> Vec<RemoteSync> {
     all.push(asp);
     all.sort_by(|a, b| a.time().total_cmp(&b.time()));
 
-    let mut remotes: Vec<RemoteSync> = Vec::new();
-    for Estimate { remote, .. } in all {
-        if !remotes.contains(&remote) {
-            remotes.push(remote);
-        }
-    }
-    remotes
+    all.into_iter().map(|estimate| estimate.remote).collect()
 }
 
 impl Estimate {
@@ -506,6 +500,22 @@ pub(crate) mod tests {
                 .min()
         };
         assert!(momentum(&used) < momentum(&sparse));
+    }
+
+    #[test]
+    fn no_setting_is_tried_twice() {
+        for rate in [1e3, 1e5, FAST, 1e9] {
+            for (is_dense, deltas_are_counts) in [(true, false), (false, false), (false, true)] {
+                for (clock_s, skew) in [(0.01, 0.0), (0.01, 0.6), (1.0, 0.0), (1.0, 4.0)] {
+                    let changed_share = if is_dense { 1.0 } else { 0.05 };
+                    let facts = Facts { is_dense, deltas_are_counts, clock_s, ..dense(rate, 0.05) };
+                    let tried = shortlist(&Facts { skew, changed_share, ..facts });
+                    for (place, remote) in tried.iter().enumerate() {
+                        assert!(!tried[..place].contains(remote), "{tried:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl FileMark {
 }
 
 /// The version of the files' layout.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
 #[cfg(test)]

@@ -23,8 +23,8 @@ pub(super) const FILES: [(Content, &str); 3] = [
 
 /// The parts of the file with all tensors of one kind, each as one row of numbers. Of a tensor with few runs of the same number it
 /// has a number for each run, and their lengths are in the metadata: what nobody has changed, and factors that are the same
-/// nearly everywhere, take no room. Numbers that bf16 represents exactly, such as small counts and changes that were rounded, take
-/// two bytes each.
+/// nearly everywhere, take no room. Counts up to 255 take one byte each, and other numbers that bf16 represents exactly, such as
+/// changes that were rounded, two.
 ///
 /// # Errors
 /// [`HeaderTooLong`] if there are too many for a file.
@@ -42,8 +42,9 @@ pub(super) fn state_file(
             }
             None => Cow::Borrowed(values.as_slice()),
         };
-        let halves = halves_of(&row);
-        rows.insert(name.as_str(), halves.map_or_else(|| Row::F32(row), Row::Bf16));
+        let small = counts_of(&row).map(Row::U8);
+        let small = small.or_else(|| halves_of(&row).map(Row::Bf16));
+        rows.insert(name.as_str(), small.unwrap_or(Row::F32(row)));
     }
     let lengths = (!lengths.is_empty()).then(|| {
         serde_json::to_string(&lengths).expect("names and lengths can be written as JSON")
@@ -63,6 +64,14 @@ fn runs_of(values: &[f32]) -> Option<(Vec<f32>, Vec<usize>)> {
         lengths.push(run.len());
     }
     (!numbers.is_empty()).then_some((numbers, lengths))
+}
+
+/// Numbers that are all whole, from 0 to 255. `None` if one is not.
+fn counts_of(numbers: &[f32]) -> Option<Vec<u8>> {
+    let is_count = |number: &f32| f32::from(*number as u8).to_bits() == number.to_bits();
+    let are_counts = |part: &[f32]| part.iter().fold(true, |all, number| all & is_count(number));
+    let fits = numbers.chunks(PART).all(are_counts);
+    fits.then(|| numbers.iter().map(|number| *number as u8).collect())
 }
 
 /// The upper halves of numbers. `None` if a lower half is not zero.
@@ -105,19 +114,29 @@ pub(super) fn read(
         let info = metadata.info(&name).expect("a name of the header");
         let (from, to) = info.data_offsets;
         let mut part = |bytes: &mut [u8]| file.read_part(header.len() + from, bytes, &mut whole);
-        let values = if info.dtype == Dtype::BF16 {
-            let mut halves = vec![[0; 2]; (to - from) / 2];
-            part(halves.as_flattened_mut())?;
-            let upper = |half: [u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(half)) << 16);
-            halves.into_iter().map(upper).collect()
-        } else {
-            let mut values = vec![0.0_f32; (to - from) / 4];
-            part(bytemuck::cast_slice_mut(&mut values))?;
-            if cfg!(target_endian = "big") {
-                let swap = |value: &mut f32| *value = f32::from_bits(value.to_bits().swap_bytes());
-                values.iter_mut().for_each(swap);
+        let values = match info.dtype {
+            Dtype::U8 => {
+                let mut counts = vec![0; to - from];
+                part(&mut counts)?;
+                counts.into_iter().map(f32::from).collect()
             }
-            values
+            Dtype::BF16 => {
+                let mut halves = vec![[0; 2]; (to - from) / 2];
+                part(halves.as_flattened_mut())?;
+                let upper =
+                    |half: [u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(half)) << 16);
+                halves.into_iter().map(upper).collect()
+            }
+            _ => {
+                let mut values = vec![0.0_f32; (to - from) / 4];
+                part(bytemuck::cast_slice_mut(&mut values))?;
+                if cfg!(target_endian = "big") {
+                    let swap =
+                        |value: &mut f32| *value = f32::from_bits(value.to_bits().swap_bytes());
+                    values.iter_mut().for_each(swap);
+                }
+                values
+            }
         };
         read.push((name, Tensor { content, values }));
     }
@@ -167,8 +186,8 @@ enum Unfit {
     Header(String),
 }
 
-/// The bytes before the numbers, and their contents. All tensors have numbers of four bytes, or their upper halves, and fill the
-/// rest of the file.
+/// The bytes before the numbers, and their contents. All tensors have numbers of four bytes, their upper halves or counts, and fill
+/// the rest of the file.
 fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
     let problem = |problem: String| Unfit::Header(problem);
     let short = || problem(format!("found {} bytes, expected a complete header", file.len()));
@@ -196,8 +215,9 @@ fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
         serde_json::from_slice(rest).map_err(|error| problem(error.to_string()))?;
     for name in metadata.offset_keys() {
         let found = metadata.info(&name).map(|info| info.dtype);
-        if let Some(found) = found.filter(|found| ![Dtype::F32, Dtype::BF16].contains(found)) {
-            return Err(problem(format!("`{name}` is {found:?}, expected F32 or BF16")));
+        let known = [Dtype::F32, Dtype::BF16, Dtype::U8];
+        if let Some(found) = found.filter(|found| !known.contains(found)) {
+            return Err(problem(format!("`{name}` is {found:?}, expected F32, BF16 or U8")));
         }
     }
 
@@ -266,16 +286,24 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_bf16_take_two_bytes_and_come_back() {
-        let counts: Vec<f32> = (0..10_000).map(|at| (at % 3) as f32).collect();
+    fn numbers_that_are_bf16_take_two_bytes_and_counts_take_one() {
+        let counts: Vec<f32> = (0..10_000).map(|at| (at % 256) as f32).collect();
         let rounded: Vec<f32> = (0..10_000_u32)
             .map(|at| f32::from_bits(at.wrapping_mul(0x9e37_79b9) & !0xffff))
             .collect();
         let mut nearly = rounded.clone();
         nearly[9_999] = 0.1;
-        let saved = state(&[("counts", &counts), ("rounded", &rounded), ("nearly", &nearly)]);
+        let [mut negative, mut large] = [counts.clone(), counts.clone()];
+        (negative[5], large[6]) = (-0.0, 256.0);
+        let saved = state(&[
+            ("counts", &counts),
+            ("rounded", &rounded),
+            ("nearly", &nearly),
+            ("negative", &negative),
+            ("large", &large),
+        ]);
         let bytes = state_file(&saved, CONTENT).unwrap().concat();
-        assert!((80_000..81_000).contains(&bytes.len()), "{}", bytes.len());
+        assert!((110_000..111_000).contains(&bytes.len()), "{}", bytes.len());
 
         let found = read_back(&bytes).unwrap();
         for (name, tensor) in &saved.tensors {

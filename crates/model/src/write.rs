@@ -74,6 +74,8 @@ pub enum Row<'v> {
     F32(Cow<'v, [f32]>),
     /// The upper halves of numbers of four bytes, in little-endian order.
     Bf16(Vec<[u8; 2]>),
+    /// Small whole numbers.
+    U8(Vec<u8>),
 }
 
 /// A safetensors file in parts, so that nobody has to copy values that are large: what is before the values, and the values of
@@ -235,6 +237,7 @@ impl<'v> Row<'v> {
         match self {
             Self::F32(_) => Dtype::F32,
             Self::Bf16(_) => Dtype::BF16,
+            Self::U8(_) => Dtype::U8,
         }
     }
 
@@ -243,6 +246,7 @@ impl<'v> Row<'v> {
         match self {
             Self::F32(numbers) => numbers.len(),
             Self::Bf16(halves) => halves.len(),
+            Self::U8(bytes) => bytes.len(),
         }
     }
 
@@ -251,6 +255,7 @@ impl<'v> Row<'v> {
             Self::F32(Cow::Borrowed(numbers)) => little_endian(numbers),
             Self::F32(Cow::Owned(numbers)) => Cow::Owned(little_endian(&numbers).into_owned()),
             Self::Bf16(halves) => Cow::Owned(halves.into_flattened()),
+            Self::U8(bytes) => Cow::Owned(bytes),
         }
     }
 }
@@ -286,19 +291,21 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_halves_come_behind_the_others() {
+    fn rows_of_small_numbers_come_behind_the_others() {
         let rows = [
             ("a", Row::Bf16([0x3f80_u16, 0x8000, 0x7fc1].map(u16::to_le_bytes).into())),
             ("b", Row::F32(Cow::Borrowed(&[0.5]))),
+            ("c", Row::U8(vec![7, 255])),
         ];
         let file = rows_in_parts(rows.into(), None).unwrap().concat();
         let read = SafeTensors::deserialize(&file).unwrap();
-        let [a, b] = ["a", "b"].map(|name| read.tensor(name).unwrap());
+        let [a, b, c] = ["a", "b", "c"].map(|name| read.tensor(name).unwrap());
         assert_eq!(
             (a.dtype(), a.shape(), a.data()),
             (Dtype::BF16, &[3][..], &[0x80, 0x3f, 0, 0x80, 0xc1, 0x7f][..])
         );
         assert_eq!((b.dtype(), b.data()), (Dtype::F32, &0.5_f32.to_le_bytes()[..]));
-        assert!(file.ends_with(a.data()));
+        assert_eq!((c.dtype(), c.shape(), c.data()), (Dtype::U8, &[2][..], &[7, 255][..]));
+        assert!(file.ends_with(&[a.data(), c.data()].concat()));
     }
 }

@@ -21,7 +21,7 @@ mod words;
 
 pub use error::{DecodeError, Section};
 pub use indexes::{decode_indexes, encode_indexes};
-pub use values::{ValueFormat, quantise};
+pub use values::{ValueFormat, decode_values, encode_values, quantise};
 
 use crate::simd::{PLACES_AHEAD, prefetch_at};
 use indexes::{DENSE, Plan};
@@ -233,11 +233,8 @@ pub fn decode<'b>(
     let mut reader = Reader::new(index_section, Section::Indexes);
     let form = reader.byte()?;
     let count = indexes::read_count(&mut reader, parameters)?;
-    let expected = format.bytes(count);
-
-    if value_section.len() != expected {
-        return Err(DecodeError::ValueBytes { bytes: value_section.len(), expected });
-    }
+    // Before the indexes, which take memory by their count.
+    values::check_bytes(value_section, count, format)?;
     let start = if form == DENSE {
         let start = reader.varint()?;
         if u64::from(start) + count as u64 > parameters as u64 {

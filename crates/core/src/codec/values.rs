@@ -83,6 +83,39 @@ pub fn quantise(values: &mut [f32], format: ValueFormat) {
     quantise_at(Level::best(), values, format);
 }
 
+/// Appends values without indexes.
+pub fn encode_values(values: &[f32], format: ValueFormat, out: &mut Vec<u8>) {
+    out.reserve(format.bytes(values.len()));
+    write(values, format, out);
+}
+
+/// Decodes `count` values that [`encode_values`] wrote. They replace the contents of `out`.
+///
+/// # Errors
+/// If the bytes are not as many as so many values take, or are no values.
+pub fn decode_values(
+    bytes: &[u8],
+    count: usize,
+    format: ValueFormat,
+    out: &mut Vec<f32>,
+) -> Result<(), DecodeError> {
+    check_bytes(bytes, count, format)?;
+    read(bytes, count, format, out)
+}
+
+/// Whether so many values take these bytes.
+pub(super) fn check_bytes(
+    bytes: &[u8],
+    count: usize,
+    format: ValueFormat,
+) -> Result<(), DecodeError> {
+    let expected = format.bytes(count);
+    if bytes.len() != expected {
+        return Err(DecodeError::ValueBytes { bytes: bytes.len(), expected });
+    }
+    Ok(())
+}
+
 /// Appends the values of one frame.
 pub(super) fn write(values: &[f32], format: ValueFormat, out: &mut Vec<u8>) {
     write_at(Level::best(), values, format, out);

@@ -57,18 +57,30 @@ def write_run_file(
 
 
 def start(
-    processes: Processes, regions: Sequence[Region], run: Path, script: Path, *, with_state: bool = False, **variables: object
+    processes: Processes,
+    regions: Sequence[Region],
+    run: Path,
+    script: Path,
+    *,
+    with_state: bool = False,
+    inside: int = 1,
+    **variables: object,
 ) -> dict[str, int]:
-    """Starts all nodes of a run whose application is a script. Returns the process that trains in each data center."""
+    """Starts all nodes of a run whose application is a script, which has ``inside`` processes in each data center.
+
+    Returns the process that trains, or that has started those that train, in each data center.
+    """
     coordinator = [sys.executable, "-m", "gaia", "node", run, "--script", script, "--coordinator", "--out", "out", "--quiet"]
     processes.start("coordinator", [*regions[0].enter, *coordinator], **variables)
     trains = {}
+    group = ["-m", "torch.distributed.run", "--nproc_per_node", inside] if inside > 1 else []
     for region in regions:
         place = {"GAIA_RUN": run, "GAIA_DC": region.name, "GAIA_CERTS": processes.folder / "certs"}
         if with_state:
             place["GAIA_STATE"] = processes.folder / f"state-{region.name}"
         place["BENCH_NAME"] = region.name
-        trains[region.name] = processes.start(region.name, [*region.enter, sys.executable, script], **place, **variables).pid
+        command = [*region.enter, sys.executable, *group, script]
+        trains[region.name] = processes.start(region.name, command, **place, **variables).pid
     return trains
 
 

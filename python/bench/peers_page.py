@@ -26,7 +26,7 @@ def write(page: Path, lines: Sequence[Line]) -> None:
     shown = [line for line in lines if line["system"] in SYSTEMS]
     sections = []
     for cell, found in cells(shown).items():
-        name = f"peers-{'-'.join(map(str, cell[:3]))}-{cell[3]:g}ms.svg"
+        name = picture_name(cell)
         higher_is_better = TASKS[cell[0]].higher_is_better
         rows = from_first_to_last(rows_of(found, higher_is_better), higher_is_better)
         named = [Named(plain(row.system), SYSTEMS[row.system].is_gaia, row) for row in rows]
@@ -53,9 +53,18 @@ def section(cell: tuple[Any, ...], lines: Sequence[Line], rows: Sequence[Row], p
 
 
 def title(cell: tuple[Any, ...]) -> str:
-    task, regions, rate, rtt_ms = cell
+    task, regions, rate, rtt_ms, slow, processes = cell
     link = f"{rate[:-4]} {rate[-4].upper().replace('K', 'k')}bit/s"
-    return f"{task.capitalize()}: {regions} data centers, {link}, round trip {rtt_ms:g} ms"
+    several = f" of {processes} processes" if processes > 1 else ""
+    slower = f", one {slow:g} times as slow" if slow > 1.0 else ""
+    return f"{task.capitalize()}: {regions} data centers{several}{slower}, {link}, round trip {rtt_ms:g} ms"
+
+
+def picture_name(cell: tuple[Any, ...]) -> str:
+    task, regions, rate, rtt_ms, slow, processes = cell
+    several = f"x{processes}" if processes > 1 else ""
+    slower = f"-slow{slow:g}" if slow > 1.0 else ""
+    return f"peers-{task}-{regions}{several}-{rate}-{rtt_ms:g}ms{slower}.svg"
 
 
 def leader(rows: Sequence[Row], at: int, goal: str) -> str:

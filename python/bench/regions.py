@@ -2,7 +2,8 @@
 """Time and bytes to the same results over shaped regions, for Gaia and its peers. Needs root on Linux, for namespaces.
 
     python/bench/regions.py [--task digits] [--regions 2] [--rate 10mbit,50mbit] [--rtt 0,60] [--systems auto,ddp] [--seeds 1,2,3]
-        [--learning-rates 0.01,0.02] [--results FILE.jsonl] [--page docs/src/peers.md] [--simulate] [--json]
+        [--learning-rates 0.01,0.02] [--slow 2] [--processes 2] [--results FILE.jsonl] [--page docs/src/peers.md]
+        [--simulate] [--json]
 
 One process trains in each region, on examples that the others lack, until the mean of three evaluations has reached the last
 target. ``README.md`` says more.
@@ -31,7 +32,7 @@ from evaluations import Reached, crossing, crossings, lines_of, virtual
 from gaia_nodes import Region
 from network import Network, NotAllowed
 from pages import processor
-from results import Line, Results, Spread, bits_per_second, cells, pinged, rows_at_each_rate, rows_of
+from results import CELL, Line, Results, Spread, bits_per_second, cells, pinged, rows_at_each_rate, rows_of
 from running import Failed, Processes
 from systems import EVERY, SYSTEMS, TRAIN, Started, Trial
 from tasks import TASKS
@@ -51,6 +52,10 @@ class Cell:
     regions: int
     rate: str
     rtt_ms: float
+    #: How many times as long as the others the last region takes for a step.
+    slow: float = 1.0
+    #: That train in each region.
+    processes: int = 1
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,7 +67,9 @@ class Cell:
         return {"bandwidth": f"{mbit:g} Mbit/s", "rtt": f"{max(self.rtt_ms, 1.0):g} ms"}
 
     def __str__(self) -> str:
-        return f"{self.regions} regions, {self.rate}, {self.rtt_ms:g} ms"
+        slow = f", one {self.slow:g} times as slow" if self.slow > 1.0 else ""
+        several = f" of {self.processes} processes" if self.processes > 1 else ""
+        return f"{self.regions} regions{several}, {self.rate}, {self.rtt_ms:g} ms{slow}"
 
 
 def main() -> int:
@@ -90,6 +97,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--regions", type=int, choices=range(2, len(NAMES) + 1), default=2, help="data centers [default: 2]")
     parser.add_argument("--rate", type=words, default=["50mbit"], help="of each region's link, as tc says it [default: 50mbit]")
     parser.add_argument("--rtt", type=numbers, default=[0.0], help="round trips that links add, in ms [default: 0]")
+    parser.add_argument("--slow", type=float, default=1.0, help="times as long as others the last region computes [default: 1]")
+    parser.add_argument("--processes", type=int, default=1, help="that train in each region [default: 1]")
     by_default = [name for name, system in SYSTEMS.items() if system.by_default]
     parser.add_argument("--systems", type=words, help=f"names of systems [default: {','.join(by_default)}]")
     parser.add_argument("--seeds", type=whole, default=[1])
@@ -104,7 +113,8 @@ def parsed() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.systems is None:
         # Gaia's own application has the digits only.
-        arguments.systems = [name for name in by_default if arguments.task == "digits" or not SYSTEMS[name].is_built_in]
+        known = [name for name in by_default if arguments.task == "digits" or not SYSTEMS[name].is_built_in]
+        arguments.systems = [name for name in known if arguments.processes == 1 or SYSTEMS[name].may_be_several]
     arguments.learning_rates = arguments.learning_rates or [LEARNING_RATES[arguments.task]]
 
     if unknown := set(arguments.systems) - set(SYSTEMS):
@@ -113,6 +123,15 @@ def parsed() -> argparse.Namespace:
         parser.error(f"{wrong[0]} trains the digits only, and the task is `{arguments.task}`")
     if wrong := [rate for rate in arguments.rate if not re.fullmatch(r"\d+[kmg]bit", rate)]:
         parser.error(f"the rate is `{wrong[0]}`, expected a number with kbit, mbit or gbit")
+    if arguments.slow < 1.0:
+        parser.error(f"the last region is {arguments.slow:g} times as slow, expected 1 or more")
+    if arguments.processes < 1:
+        parser.error(f"a region has {arguments.processes} processes, expected 1 or more")
+    single = [name for name in arguments.systems if arguments.processes > 1 and not SYSTEMS[name].may_be_several]
+    if single:
+        parser.error(f"{single[0]} has one process in a region here")
+    if arguments.simulate and (arguments.slow > 1.0 or arguments.processes > 1):
+        parser.error("simulated runs have one process in each region, and none of them is slow")
     if min(arguments.rtt) < 0:
         parser.error(f"the round trip is {min(arguments.rtt)} ms, expected 0 or more")
     return arguments
@@ -122,9 +141,10 @@ def measure(results: Results, arguments: argparse.Namespace) -> None:
     """Measures what the results lack: for each seed all cells, and in each cell the systems in turn."""
     for seed in arguments.seeds:
         for rate, rtt_ms in itertools.product(arguments.rate, arguments.rtt):
-            cell = Cell(arguments.regions, rate, rtt_ms)
+            cell = Cell(arguments.regions, rate, rtt_ms, arguments.slow, arguments.processes)
             for system, learning_rate in itertools.product(arguments.systems, arguments.learning_rates):
-                trial = Trial(arguments.task, system, seed, learning_rate, arguments.steps)
+                what = (arguments.task, system, seed, learning_rate, arguments.steps)
+                trial = Trial(*what, slow=cell.slow, processes=cell.processes)
                 measured(results, trial, cell, arguments)
 
 
@@ -231,8 +251,9 @@ def record(results: Results, line: Line, evaluations: Sequence[Reached]) -> None
     line["curve"] = [[one.step, round(one.seconds, 2), round(one.sent_mb, 2), round(one.metric, 4)] for one in evaluations]
     results.add(line)
 
-    where = f"{line['regions']} regions, {line['rate']}, {line['rtt_ms']:g} ms, seed {line['seed']}"
-    print(f"{where}, {line['system']}, learning rate {line['learning_rate']:g}", file=sys.stderr)
+    cell = Cell(*(line[key] for key in CELL[1:]))
+    where = f"{cell}, seed {line['seed']}, {line['system']}, learning rate {line['learning_rate']:g}"
+    print(where, file=sys.stderr)
     for target, one in zip(task.targets, found, strict=True):
         words = f"{one.seconds:.1f} s, {one.step} steps, {one.sent_mb:.1f} MB a region, {one.metric:.3f}"
         print(f"  {target}: {'' if one.is_there else 'not reached, '}{words}", file=sys.stderr, flush=True)
@@ -241,13 +262,14 @@ def record(results: Results, line: Line, evaluations: Sequence[Reached]) -> None
 def show(lines: Sequence[Line], arguments: argparse.Namespace) -> None:
     """Prints a table for each cell of this command."""
     task, width = TASKS[arguments.task], 28
-    asked = {(arguments.task, arguments.regions, rate, rtt) for rate in arguments.rate for rtt in arguments.rtt}
+    beside = (arguments.slow, arguments.processes)
+    asked = {(arguments.task, arguments.regions, *link, *beside) for link in itertools.product(arguments.rate, arguments.rtt)}
     for cell, found in cells(lines).items():
         if cell not in asked:
             continue
         one, rates = found[-1], sorted({line["learning_rate"] for line in found})
         seeds = ", ".join(str(seed) for seed in sorted({line["seed"] for line in found}))
-        print(f"\n{arguments.task}, {cell[1]} regions, links of {cell[2]}, round trip {cell[3]:g} ms, seeds {seeds}")
+        print(f"\n{arguments.task}, {Cell(*cell[1:])}, seeds {seeds}")
         print(f"{one['cores']} cores, load {one['load']}, TCP {one['congestion_control']}, ping {pinged(found)}")
         head = f"{'':{width}} {'rate':>6}"
         for target in task.targets:

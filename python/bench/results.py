@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 #: What tells two runs apart.
-KEYS = ("task", "regions", "rate", "rtt_ms", "system", "learning_rate", "seed")
+KEYS = ("task", "regions", "rate", "rtt_ms", "slow", "processes", "system", "learning_rate", "seed")
 #: What a run has in common with those that it is compared with.
-CELL = KEYS[:4]
+CELL = KEYS[:6]
+#: What lines lack that were written before there was a choice.
+DEFAULTS = {"slow": 1.0, "processes": 1}
 
 Line = dict[str, Any]
 
@@ -47,7 +49,7 @@ def parsed(text: str) -> Line | None:
         line: Line = json.loads(text)
     except ValueError:
         return None
-    return line
+    return {**DEFAULTS, **line}
 
 
 def cells(lines: Iterable[Line]) -> dict[tuple[Any, ...], list[Line]]:
@@ -56,7 +58,7 @@ def cells(lines: Iterable[Line]) -> dict[tuple[Any, ...], list[Line]]:
     found: dict[tuple[Any, ...], list[Line]] = {}
     for line in latest.values():
         found.setdefault(tuple(line[key] for key in CELL), []).append(line)
-    return dict(sorted(found.items(), key=lambda item: (*item[0][:2], bits_per_second(item[0][2]), item[0][3])))
+    return dict(sorted(found.items(), key=lambda item: (*item[0][:2], *item[0][4:], bits_per_second(item[0][2]), item[0][3])))
 
 
 def bits_per_second(rate: str) -> float:

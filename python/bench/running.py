@@ -25,6 +25,7 @@ class Processes:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._started: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._commands: dict[str, tuple[Sequence[object], dict[str, object]]] = {}
         self._on_terminate: Any = signal.SIG_DFL
 
     def __enter__(self) -> Processes:
@@ -45,9 +46,10 @@ class Processes:
             process.wait()
 
     def start(self, name: str, command: Sequence[object], **variables: object) -> subprocess.Popen[bytes]:
-        """Starts a command whose environment has these variables as well. What it writes goes to a file of its name."""
+        """Starts a command whose environment has these variables as well. What it writes is added to a file of its name."""
+        self._commands[name] = (command, variables)
         environment = {**os.environ, **{key: str(value) for key, value in variables.items()}}
-        with open(self.folder / f"{name}.log", "wb") as log:
+        with open(self.folder / f"{name}.log", "ab") as log:
             process = subprocess.Popen(
                 [str(word) for word in command],
                 cwd=self.folder,
@@ -60,6 +62,18 @@ class Processes:
             )
         self._started.append((name, process))
         return process
+
+    def kill(self, name: str) -> None:
+        """Kills a process and those that it has started, as a machine that loses its power."""
+        for other, process in [one for one in self._started if one[0] == name]:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            self._started.remove((other, process))
+
+    def start_again(self, name: str) -> subprocess.Popen[bytes]:
+        """Starts a process that was killed by the same command."""
+        command, variables = self._commands[name]
+        return self.start(name, command, **variables)
 
     def wait(self, seconds: float, names: Sequence[str] | None = None) -> None:
         """Waits until these processes have ended, by default all.

@@ -32,10 +32,14 @@ class System:
     sync_every: int = 1
     #: The remote model of Gaia, as run files say it. ``None``: a peer.
     remote: str | None = None
+    #: How Gaia's copies become one in the end.
+    drain: str = "mean"
     #: Whether Gaia's own application trains instead of a script.
     is_built_in: bool = False
     #: Whether it is measured unless it is named.
     by_default: bool = True
+    #: Whether a region may have several processes. Gaia's scripts have DDP inside, and so has PostLocalSGD.
+    may_be_several: bool = False
 
     @property
     def is_gaia(self) -> bool:
@@ -52,12 +56,21 @@ class System:
         return -(-EVERY // self.sync_every) * self.sync_every
 
 
+def means(*settings: str) -> str:
+    """Rounds of 8 steps whose result is the mean of the copies."""
+    rounds = ('model = "local-steps"', "steps = 8", 'outer = "plain"', "outer_learning_rate = 1.0")
+    return f"{{ {', '.join((*rounds, *settings))} }}"
+
+
+TENTH = "density = 0.1, total_density = 0.1"
+
+
 SYSTEMS = {
-    "auto": System("Gaia, `auto`", remote=AUTO),
+    "auto": System("Gaia, `auto`", remote=AUTO, may_be_several=True),
     "perceptron": System("Gaia, `auto`, its own perceptron", remote=AUTO, is_built_in=True),
-    "local-steps": System("Gaia, `local-steps`", sync_every=5, remote='{ model = "local-steps" }'),
-    "asp": System("Gaia, `asp`", remote='{ model = "asp" }'),
-    "bsp": System("Gaia, `bsp`", remote='{ model = "bsp" }'),
+    "local-steps": System("Gaia, `local-steps`", sync_every=5, remote='{ model = "local-steps" }', may_be_several=True),
+    "asp": System("Gaia, `asp`", remote='{ model = "asp" }', may_be_several=True),
+    "bsp": System("Gaia, `bsp`", remote='{ model = "bsp" }', may_be_several=True),
     "local-steps-8": System(
         "Gaia, `local-steps`, 8",
         sync_every=8,
@@ -74,6 +87,20 @@ SYSTEMS = {
         "Gaia, `local-steps`, 2, density 0.015",
         sync_every=2,
         remote='{ model = "local-steps", steps = 2, overlap = 0, density = 0.015 }',
+        by_default=False,
+    ),
+    "asp-residuals": System("Gaia, `asp`, drain of residuals", remote='{ model = "asp" }', drain="residuals", by_default=False),
+    "means-f32": System("Gaia, means every 8, f32", sync_every=8, remote=means('values = "f32"'), by_default=False),
+    "means": System("Gaia, means every 8, int4", sync_every=8, remote=means(), by_default=False),
+    "means-residuals": System(
+        "Gaia, means every 8, int4, drain of residuals", sync_every=8, remote=means(), drain="residuals", by_default=False
+    ),
+    "means-sparse": System("Gaia, means every 8, a tenth of int4", sync_every=8, remote=means(TENTH), by_default=False),
+    "means-sparse-residuals": System(
+        "Gaia, means every 8, a tenth of int4, drain of residuals",
+        sync_every=8,
+        remote=means(TENTH),
+        drain="residuals",
         by_default=False,
     ),
     "perceptron-sparse": System(
@@ -93,12 +120,12 @@ SYSTEMS = {
         remote='{ model = "asp", function = "progress", threshold = 0.1, guard = {} }',
         by_default=False,
     ),
-    "ddp": System("PyTorch DDP"),
-    "ddp-fp16": System("PyTorch DDP, fp16"),
-    "powersgd-2": System("DDP, PowerSGD rank 2"),
-    "powersgd-4": System("DDP, PowerSGD rank 4"),
-    "powersgd-4-gather": System("DDP, PowerSGD rank 4, all-gather"),
-    "post-local-sgd-8": System("PostLocalSGD, H = 8", sync_every=8),
+    "ddp": System("PyTorch DDP", may_be_several=True),
+    "ddp-fp16": System("PyTorch DDP, fp16", may_be_several=True),
+    "powersgd-2": System("DDP, PowerSGD rank 2", may_be_several=True),
+    "powersgd-4": System("DDP, PowerSGD rank 4", may_be_several=True),
+    "powersgd-4-gather": System("DDP, PowerSGD rank 4, all-gather", may_be_several=True),
+    "post-local-sgd-8": System("PostLocalSGD, H = 8", sync_every=8, may_be_several=True),
     "torchft-diloco-8": System("torchft DiLoCo, H = 8", sync_every=8),
     "torchft-diloco-20": System("torchft DiLoCo, H = 20", sync_every=20),
     "hivemind-8": System("hivemind, fp16, H = 8", sync_every=8),
@@ -115,19 +142,29 @@ class Trial:
     seed: int
     learning_rate: float
     steps: int
+    #: How many times as long as the others the last region takes for a step.
+    slow: float = 1.0
+    #: That train in each region.
+    processes: int = 1
+    #: Whether each region records what its own steps add up to. They are steps of plain SGD then.
+    records: bool = False
+    #: Whether a region is killed and started again. Gaia has a state on disk then.
+    is_killed: bool = False
 
     def settings(self) -> str:
         """What a run file says of it, where Gaia trains."""
         system = SYSTEMS[self.system]
         stop = f"stop.clocks = {self.steps}\nevaluate.every = {system.evaluate_every}"
-        return f"seed = {self.seed}\nsync.remote = {system.remote}\n{stop}"
+        return f'seed = {self.seed}\nsync.remote = {system.remote}\n{stop}\ndrain.method = "{system.drain}"'
 
     def environment(self, regions: int) -> dict[str, Any]:
         """The environment of ``train.py``."""
         system = SYSTEMS[self.system]
-        what = {"BENCH_SYSTEM": "gaia" if system.is_gaia else self.system, "BENCH_TASK": self.task, "BENCH_REGIONS": regions}
+        what = {"BENCH_SYSTEM": "gaia" if system.is_gaia else self.system, "BENCH_TASK": self.task}
+        where = {"BENCH_REGIONS": regions, "BENCH_PROCESSES": self.processes}
         how = {"BENCH_SEED": self.seed, "BENCH_LEARNING_RATE": self.learning_rate, "BENCH_STEPS": self.steps}
-        return {**what, **how, "BENCH_EVERY": system.evaluate_every, "OMP_NUM_THREADS": 1}
+        beside = {"BENCH_SLOW": self.slow, "BENCH_RECORDS": int(self.records), "BENCH_KILLED": int(self.is_killed)}
+        return {**what, **where, **how, **beside, "BENCH_EVERY": system.evaluate_every, "OMP_NUM_THREADS": 1}
 
 
 class Started:
@@ -148,7 +185,10 @@ class Started:
             self._pids = gaia_nodes.start_built_in(processes, regions, run)
         elif system.is_gaia:
             run = gaia_nodes.write_run_file(folder, regions, trial.settings(), **link)
-            self._pids = gaia_nodes.start(processes, regions, run, TRAIN, **trial.environment(len(regions)))
+            variables = trial.environment(len(regions))
+            self._pids = gaia_nodes.start(
+                processes, regions, run, TRAIN, with_state=trial.is_killed, inside=trial.processes, **variables
+            )
         else:
             start_peers(processes, regions, trial)
 
@@ -200,11 +240,17 @@ def start_peers(processes: Processes, regions: Sequence[Region], trial: Trial) -
     """Starts a peer's processes, one in each region, and in the first region what they meet at."""
     first = regions[0].address
     if trial.system.startswith("torchft"):
-        lighthouse = [Path(sys.executable).with_name("torchft_lighthouse"), "--min_replicas", len(regions)]
+        least = len(regions) - trial.is_killed
+        lighthouse = [Path(sys.executable).with_name("torchft_lighthouse"), "--min_replicas", least]
         processes.start("lighthouse", [*regions[0].enter, *lighthouse, "--bind", f"{first}:29510", "--join_timeout_ms", 10_000])
-    for rank, region in enumerate(regions):
-        group = {"MASTER_ADDR": first, "MASTER_PORT": 29500, "RANK": rank, "WORLD_SIZE": len(regions)}
-        place = {"BENCH_NAME": region.name, "BENCH_ADDRESS": region.address, "GLOO_SOCKET_IFNAME": "eth0"}
-        address = {"TORCHFT_LIGHTHOUSE": f"http://{first}:29510"}
-        variables = {**trial.environment(len(regions)), **group, **place, **address}
-        processes.start(region.name, [*region.enter, sys.executable, TRAIN], **variables)
+    world = len(regions) * trial.processes
+    for rank in range(world):
+        number, process = divmod(rank, trial.processes)
+        region = regions[number]
+        group = {"MASTER_ADDR": first, "MASTER_PORT": 29500, "RANK": rank, "WORLD_SIZE": world}
+        place = {"BENCH_ADDRESS": region.address, "GLOO_SOCKET_IFNAME": "eth0", "TORCHFT_LIGHTHOUSE": f"http://{first}:29510"}
+        # The first of a region writes its log.
+        name = {"BENCH_NAME": region.name} if process == 0 else {}
+        variables = {**trial.environment(len(regions)), **group, **place, **name}
+        label = f"{region.name}-{process}" if process else region.name
+        processes.start(label, [*region.enter, sys.executable, TRAIN], **variables)

@@ -7,6 +7,7 @@ import os
 import random
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,30 @@ from torch.nn.functional import cross_entropy
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 
+@dataclass(frozen=True)
+class Place:
+    """Which of the processes of which region one is."""
+
+    region: int
+    regions: int
+    process: int = 0
+    #: The processes of each region.
+    processes: int = 1
+
+    @classmethod
+    def of(cls, rank: int, regions: int, processes: int) -> Place:
+        """Those of a region count one by one."""
+        return cls(rank // processes, regions, rank % processes, processes)
+
+    @property
+    def rank(self) -> int:
+        return self.region * self.processes + self.process
+
+    def share(self, batch: int) -> int:
+        """What is this process's of a batch of all regions together."""
+        return batch // self.regions // self.processes
+
+
 class Digits:
     """Handwritten digits, of which each region has its own, and a perceptron 784-1024-512-10: 1.33 million parameters."""
 
@@ -24,14 +49,14 @@ class Digits:
     batch = 256
     metric, higher_is_better, targets = "accuracy", True, (0.95, 0.97)
 
-    def __init__(self, rank: int, regions: int, seed: int, learning_rate: float) -> None:
+    def __init__(self, place: Place, seed: int, learning_rate: float) -> None:
         images, labels = idx("train-images-idx3-ubyte"), idx("train-labels-idx1-ubyte")
-        own = torch.isin(labels, torch.tensor(list(shares(10, regions)[rank])))
+        own = torch.isin(labels, torch.tensor(list(shares(10, place.regions)[place.region])))
         self._images, self._labels = images[own], labels[own].long()
-        self._batch = self.batch // regions
-        held_out = held_out_part(rank, regions)
+        self._batch = place.share(self.batch)
+        held_out = held_out_part(place.region, place.regions)
         self._held_out = self._pixels(idx("t10k-images-idx3-ubyte")[held_out]), idx("t10k-labels-idx1-ubyte")[held_out].long()
-        self._draws = torch.Generator().manual_seed(1000 * seed + rank)
+        self._draws = torch.Generator().manual_seed(1000 * seed + place.rank)
         torch.manual_seed(seed)
         self.model = self._network()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=learning_rate, momentum=0.9)
@@ -81,11 +106,12 @@ class Text:
     metric, higher_is_better, targets = "loss", False, (1.3, 1.2)
     letters, length, width = "0123456789+=;", 32, 64
 
-    def __init__(self, rank: int, regions: int, seed: int, learning_rate: float) -> None:
-        self._windows = self._text(1000 + rank, 40_000, range(rank, 21, regions)).unfold(0, self.length + 1, 4)
-        self._held_out = self._text(7 + rank, 6_000, range(21)).unfold(0, self.length + 1, self.length)
-        self._batch = self.batch // regions
-        self._draws = torch.Generator().manual_seed(1000 * seed + rank)
+    def __init__(self, place: Place, seed: int, learning_rate: float) -> None:
+        own = range(place.region, 21, place.regions)
+        self._windows = self._text(1000 + place.region, 40_000, own).unfold(0, self.length + 1, 4)
+        self._held_out = self._text(7 + place.region, 6_000, range(21)).unfold(0, self.length + 1, self.length)
+        self._batch = place.share(self.batch)
+        self._draws = torch.Generator().manual_seed(1000 * seed + place.rank)
         torch.manual_seed(seed)
         self.model = Transformer(len(self.letters), self.length, self.width)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate)

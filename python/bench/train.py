@@ -16,11 +16,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from tasks import TASKS, Batch
+from record import Record
+from tasks import TASKS, Batch, Place
 
 SYSTEM, TASK = os.environ["BENCH_SYSTEM"], os.environ["BENCH_TASK"]
-SEED, REGIONS, STEPS, EVERY = (int(os.environ[f"BENCH_{name}"]) for name in ("SEED", "REGIONS", "STEPS", "EVERY"))
-LEARNING_RATE = float(os.environ["BENCH_LEARNING_RATE"])
+NUMBERS = ("SEED", "REGIONS", "PROCESSES", "STEPS", "EVERY")
+SEED, REGIONS, PROCESSES, STEPS, EVERY = (int(os.environ[f"BENCH_{name}"]) for name in NUMBERS)
+LEARNING_RATE, SLOW = (float(os.environ[f"BENCH_{name}"]) for name in ("LEARNING_RATE", "SLOW"))
+RECORDS, KILLED = (os.environ[f"BENCH_{name}"] == "1" for name in ("RECORDS", "KILLED"))
 MINUTES = timedelta(minutes=5)
 #: The state of a communication hook of DDP, and the hook.
 Hook = tuple[object, Callable[..., Any]]
@@ -47,23 +50,40 @@ def sent_bytes() -> int:
 class Training:
     """A task in one region, and the loop that all peers share."""
 
-    def __init__(self, rank: int) -> None:
-        self.task = TASKS[TASK](rank, REGIONS, SEED, LEARNING_RATE)
+    def __init__(self, rank: int, processes: int = PROCESSES) -> None:
+        """``rank`` counts all ``processes`` of all regions."""
+        place = Place.of(rank, REGIONS, processes)
+        self.task = TASKS[TASK](place, SEED, LEARNING_RATE)
         self.model: nn.Module = self.task.model
         self.optimizer = self.task.optimizer
         self.log = Log()
+        self._judges = place.process == 0
+        self._slow = SLOW if place.region == REGIONS - 1 else 1.0
+        self._record = None
+        if RECORDS:
+            self.optimizer.param_groups[0]["momentum"] = 0.0
+            self._record = Record(self.model, LEARNING_RATE)
 
     def batches(self) -> Iterator[Batch]:
-        """Batches, until all steps are done."""
+        """Batches, until all steps are done. Of a run in which a region is killed the log has every step."""
         for step, batch in zip(range(STEPS), self.task.batches(), strict=False):
-            if step == 0:
+            if step == 0 or KILLED:
                 self.log.write(step=0)
             yield batch
 
     def step(self, batch: Batch) -> None:
+        began = time.thread_time()
         self.optimizer.zero_grad()
         self.task.loss(self.model, batch).backward()
+        if self._slow > 1.0:
+            # What this thread has computed, and not what it has waited for.
+            time.sleep((self._slow - 1.0) * (time.thread_time() - began))
         self.optimizer.step()
+
+    def end(self) -> None:
+        """Once the copy will not change any more."""
+        if self._record is not None:
+            self._record.write(Path(f"{os.environ['BENCH_NAME']}.pt"))
 
     def judge(self, step: int) -> tuple[float, float, int]:
         loss, metric, examples = self.task.judge(self.model)
@@ -74,22 +94,34 @@ class Training:
         for step, batch in enumerate(self.batches(), start=1):
             self.step(batch)
             after_step(step)
-            if step % EVERY == 0:
+            if step % EVERY == 0 and self._judges:
                 self.judge(step)
+        self.end()
 
 
 def with_gaia() -> None:
     import gaia
+    from torch import distributed
+    from torch.nn.parallel import DistributedDataParallel
 
-    training = Training(gaia.rank())
+    # The coordinator's trial has one process in each region.
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if processes > 1:
+        distributed.init_process_group("gloo", timeout=MINUTES)
+    training = Training(gaia.rank(), processes)
     task = training.task
     # The coordinator writes down what all regions have judged.
-    judge = lambda _: task.judge(training.model)  # noqa: E731
+    judge = lambda _: task.judge(task.model)  # noqa: E731
     named = {"metric": task.metric, "higher_is_better": task.higher_is_better}
     run = gaia.join(training.model, training.optimizer, evaluate=judge, **named)
+    if processes > 1:
+        training.model = DistributedDataParallel(training.model)
     for batch in run(training.batches()):
         training.step(batch)
     run.end()
+    training.end()
+    if processes > 1:
+        distributed.destroy_process_group()
 
 
 def with_ddp(hook: Callable[[], Hook] | None = None, **settings: Any) -> None:
@@ -124,9 +156,13 @@ def with_post_local_sgd(sync_every: int) -> None:
     """Means of the parameters in single precision, by torch's averager. The momentum of each region stays there."""
     from torch import distributed
     from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+    from torch.nn.parallel import DistributedDataParallel
 
     distributed.init_process_group("gloo", timeout=MINUTES)
     training = Training(distributed.get_rank())
+    if PROCESSES > 1:
+        inside, _ = distributed.new_subgroups(PROCESSES)
+        training.model = DistributedDataParallel(training.model, process_group=inside)
     # The warm-up has it average after the last of `sync_every` steps instead of after the first.
     averager = PeriodicModelAverager(period=sync_every, warmup_steps=sync_every - 1)
     training.loop(lambda _: averager.average_parameters(training.model.parameters()))
@@ -140,14 +176,17 @@ def with_torchft(sync_every: int) -> None:
 
     training, address = Training(int(os.environ["RANK"])), os.environ["BENCH_ADDRESS"]
     store = TCPStore(address, 0, is_master=True, wait_for_workers=False)
-    outer = torch.optim.SGD(training.model.parameters(), lr=0.4, momentum=0.9, nesterov=True)
+    # Plain means are what a record can be held against.
+    settings: dict[str, Any] = {"lr": 1.0} if RECORDS else {"lr": 0.4, "momentum": 0.9, "nesterov": True}
+    outer = torch.optim.SGD(training.model.parameters(), **settings)
+    patience = timedelta(seconds=10) if KILLED else MINUTES
     manager = Manager(
-        pg=ProcessGroupGloo(timeout=MINUTES),
+        pg=ProcessGroupGloo(timeout=patience),
         load_state_dict=training.model.load_state_dict,
         state_dict=training.model.state_dict,
-        min_replica_size=REGIONS,
+        min_replica_size=REGIONS - KILLED,
         use_async_quorum=False,
-        timeout=MINUTES,
+        timeout=patience,
         quorum_timeout=MINUTES,
         rank=0,
         world_size=1,
@@ -184,7 +223,7 @@ def with_hivemind(sync_every: int) -> None:
         start=True,
         prefix="bench",
         target_group_size=REGIONS,
-        min_group_size=REGIONS,
+        min_group_size=max(2, REGIONS - KILLED),
         min_matchmaking_time=3.0,
         request_timeout=1.0,
         compression=hivemind.compression.Float16Compression(),

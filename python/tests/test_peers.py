@@ -8,6 +8,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="skipped: torch is not installed")
 
 
+def test_the_processes_of_regions_count_one_by_one_and_share_a_batch(bench_module):
+    place = bench_module("tasks").Place
+    assert [place.of(rank, 2, 1) for rank in range(2)] == [place(0, 2), place(1, 2)]
+    four = [place.of(rank, 2, 2) for rank in range(4)]
+    assert [(one.region, one.process, one.rank) for one in four] == [(0, 0, 0), (0, 1, 1), (1, 0, 2), (1, 1, 3)]
+    assert [one.share(256) for one in (place(0, 2), four[3])] == [128, 64]
+
+
 @pytest.mark.parametrize(("regions", "sizes"), [(2, [5, 5]), (3, [4, 3, 3]), (4, [3, 3, 2, 2])])
 def test_labels_are_shared_out_in_nearly_equal_ranges(bench_module, regions, sizes):
     shares = bench_module("tasks").shares(10, regions)
@@ -59,7 +67,7 @@ def line(system="ddp", seconds=(10.0, 20.0), **fields):
         }
         for target, after in zip((0.95, 0.97), seconds, strict=True)
     ]
-    cell = {"task": "digits", "regions": 2, "rate": "50mbit", "rtt_ms": 60.0}
+    cell = {"task": "digits", "regions": 2, "rate": "50mbit", "rtt_ms": 60.0, "slow": 1.0, "processes": 1}
     run = {"system": system, "learning_rate": 0.02, "seed": 1, "seconds_max": 240.0, "date": "2026-11-26T10:00:00+00:00"}
     machine = {"cores": 2, "load": 0.5, "processor": "a processor", "congestion_control": "bbr"}
     return {**cell, **run, **machine, "ping_ms": [60.1, 60.2, 60.9], "targets": targets, **fields}
@@ -78,6 +86,15 @@ def test_a_run_that_is_in_the_file_is_not_repeated(bench_module, tmp_path):
     assert again.has(line("alone")) and not again.has(line("alone", seconds_max=300.0))
     again.add(line(seed=2))
     assert [one["seed"] for one in results.Results(path).lines] == [1, 1, 2]
+
+
+def test_lines_from_before_there_was_a_choice_are_of_what_was_measured_then(bench_module, tmp_path):
+    results = bench_module("results")
+    path, earlier = tmp_path / "peers.jsonl", line()
+    del earlier["slow"], earlier["processes"]
+    results.Results(path).add(earlier)
+    again = results.Results(path)
+    assert again.has(line()) and not again.has(line(slow=2.0)) and not again.has(line(processes=2))
 
 
 @pytest.mark.parametrize(
@@ -122,12 +139,18 @@ def test_the_page_has_a_table_and_a_picture_for_each_cell_and_keeps_its_text(ben
     page.parent.mkdir(parents=True)
     page.write_text("# Title\n<!-- machine -->\n<!-- end -->\nby people\n<!-- cells -->\nold\n<!-- end -->\nthe end\n")
     lines = [line("auto", (10.0, 30.0)), line("ddp", (25.0, None)), line("alone", (None, None)), line("auto", rtt_ms=0.0)]
+    lines += [line("auto", slow=2.0), line("auto", processes=2)]
     lines[0]["remote"] = {"model": "local-steps", "steps": 4, "overlap": 1, "grace": "0 ns"}
     peers_page = bench_module("peers_page")
     peers_page.write(page, lines)
     text = page.read_text()
     assert "by people" in text and text.endswith("the end\n") and "\nold\n" not in text
-    assert re.findall("### .*", text) == [f"### Digits: 2 data centers, 50 Mbit/s, round trip {rtt} ms" for rtt in (0, 60)]
+    assert re.findall("### (.*)", text) == [
+        "Digits: 2 data centers, 50 Mbit/s, round trip 0 ms",
+        "Digits: 2 data centers, 50 Mbit/s, round trip 60 ms",
+        "Digits: 2 data centers of 2 processes, 50 Mbit/s, round trip 60 ms",
+        "Digits: 2 data centers, one 2 times as slow, 50 Mbit/s, round trip 60 ms",
+    ]
     assert "To accuracy 0.95, first: Gaia, `auto`, 10.0 s; the best peer, PyTorch DDP, takes 2.50 times as long" in text
     assert "To accuracy 0.97, first: Gaia, `auto`, 30.0 s; no peer has reached it" in text
     assert "- Gaia, `auto` chose `local-steps`, `steps = 4`, `overlap = 1` (1 of 1).\n" in text

@@ -91,7 +91,7 @@ fn a_checkpoint_of_another_plan_or_version_is_refused() {
     let file = path.join("manifest.json");
     let text = fs::read_to_string(&file).unwrap();
     for (from, to) in
-        [("\"version\": 3,", "\"version\": 2,"), ("\"program\": \"", "\"program\": \"9")]
+        [("\"version\": 4,", "\"version\": 3,"), ("\"program\": \"", "\"program\": \"9")]
     {
         fs::write(&file, text.replace(from, to)).unwrap();
         let error = refused(&training.checkpoints(directory.path()), &path);

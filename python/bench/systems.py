@@ -13,7 +13,7 @@ import gaia_nodes
 from evaluations import Reached, evaluated, lines_of
 from gaia_nodes import Region
 from running import Processes
-from tasks import TASKS, write_digits
+from tasks import TASKS, Place, write_digits
 
 TRAIN = Path(__file__).with_name("train.py").resolve()
 
@@ -237,7 +237,7 @@ def sent_bytes(pid: int) -> int:
 
 
 def start_peers(processes: Processes, regions: Sequence[Region], trial: Trial) -> None:
-    """Starts a peer's processes, one in each region, and in the first region what they meet at."""
+    """Starts a peer's processes in each region, and in the first region what they meet at."""
     first = regions[0].address
     if trial.system.startswith("torchft"):
         least = len(regions) - trial.is_killed
@@ -245,12 +245,12 @@ def start_peers(processes: Processes, regions: Sequence[Region], trial: Trial) -
         processes.start("lighthouse", [*regions[0].enter, *lighthouse, "--bind", f"{first}:29510", "--join_timeout_ms", 10_000])
     world = len(regions) * trial.processes
     for rank in range(world):
-        number, process = divmod(rank, trial.processes)
-        region = regions[number]
+        place = Place.of(rank, len(regions), trial.processes)
+        region = regions[place.region]
         group = {"MASTER_ADDR": first, "MASTER_PORT": 29500, "RANK": rank, "WORLD_SIZE": world}
-        place = {"BENCH_ADDRESS": region.address, "GLOO_SOCKET_IFNAME": "eth0", "TORCHFT_LIGHTHOUSE": f"http://{first}:29510"}
+        links = {"BENCH_ADDRESS": region.address, "GLOO_SOCKET_IFNAME": "eth0", "TORCHFT_LIGHTHOUSE": f"http://{first}:29510"}
         # The first of a region writes its log.
-        name = {"BENCH_NAME": region.name} if process == 0 else {}
-        variables = {**trial.environment(len(regions)), **group, **place, **name}
-        label = f"{region.name}-{process}" if process else region.name
+        name = {"BENCH_NAME": region.name} if place.process == 0 else {}
+        variables = {**trial.environment(len(regions)), **group, **links, **name}
+        label = f"{region.name}-{place.process}" if place.process else region.name
         processes.start(label, [*region.enter, sys.executable, TRAIN], **variables)

@@ -112,8 +112,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="a line of JSON for each run, after the tables")
     arguments = parser.parse_args()
     if arguments.systems is None:
-        # Gaia's own application has the digits only.
-        known = [name for name in by_default if arguments.task == "digits" or not SYSTEMS[name].is_built_in]
+        # Gaia's own application has the digits only, and cannot be made slow.
+        has_own = arguments.task == "digits" and arguments.slow == 1.0
+        known = [name for name in by_default if has_own or not SYSTEMS[name].is_built_in]
         arguments.systems = [name for name in known if arguments.processes == 1 or SYSTEMS[name].may_be_several]
     arguments.learning_rates = arguments.learning_rates or [LEARNING_RATES[arguments.task]]
 
@@ -127,6 +128,8 @@ def parsed() -> argparse.Namespace:
         parser.error(f"the last region is {arguments.slow:g} times as slow, expected 1 or more")
     if arguments.processes < 1:
         parser.error(f"a region has {arguments.processes} processes, expected 1 or more")
+    if wrong := [name for name in arguments.systems if SYSTEMS[name].is_built_in and arguments.slow > 1.0]:
+        parser.error(f"{wrong[0]} is no script, and cannot be made slow")
     single = [name for name in arguments.systems if arguments.processes > 1 and not SYSTEMS[name].may_be_several]
     if single:
         parser.error(f"{single[0]} has one process in a region here")

@@ -15,7 +15,9 @@ use gaia_core::coordinator::Held;
 use gaia_core::sync::{Overlap, RemoteSync};
 use gaia_core::types::{Clock, Seed};
 use gaia_driver::{in_parallel, processors};
-use gaia_planner::{Facts, Request, TrialData, at_measured_speed, decide, plan, shortlist};
+use gaia_planner::{
+    Facts, InThisProcess, Request, TrialData, at_measured_speed, decide, plan, shortlist,
+};
 use gaia_report::figures;
 use gaia_report::plan::{PlanFile, PlanRow, Verdict};
 use gaia_telemetry::{Summary, Unobserved};
@@ -194,11 +196,11 @@ impl Scenario {
 
         let facts = Facts::measure(&own, &application).unwrap();
         let is_guarded = shortlist(&facts).iter().any(|remote| remote.guard().is_some());
-        let decided = decide(&own, &application, TrialData::Own, 1, |_| {}).unwrap();
+        let decided = decide(&own, &application, TrialData::Own, &ONE_THREAD, |_| {}).unwrap();
         // The choice stands in the place of the run file's own model, which is the first row.
         let chosen = own.clone().decided(decided.remote.clone(), String::new()).remote_toml();
         let file = with_remote(&file, &chosen);
-        let request = Request { budget: CLOCKS, target: None, threads: 1, interrupted: None };
+        let request = Request { budget: CLOCKS, target: None, simulator: &ONE_THREAD };
         let found = plan(&file, &application, &request, |_| {}).unwrap();
         let time = |row: &PlanRow| row.time_to_target_s.unwrap_or(f64::INFINITY);
         let best_of = |may_be: &dyn Fn(&PlanRow) -> bool| {
@@ -288,6 +290,9 @@ fn setting(remote: &RemoteSync) -> String {
         other => format!("`{}`", other.name()),
     }
 }
+
+/// Scenarios are what goes on at once.
+const ONE_THREAD: InThisProcess = InThisProcess { threads: 1, interrupted: None };
 
 /// Candidates are compared at what the best of them holds after so many clocks.
 const CLOCKS: u64 = 200;

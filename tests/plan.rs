@@ -8,7 +8,7 @@ use assert_cmd::Command;
 use gaia_config::{Override, Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_core::sync::RemoteSync;
-use gaia_planner::{ClockWork, Request, Scaling, plan};
+use gaia_planner::{ClockWork, InThisProcess, Request, Scaling, plan};
 use gaia_report::plan::{PlanFile, TargetFrom, Verdict};
 use gaia_telemetry::Unobserved;
 
@@ -58,7 +58,8 @@ fn application(plan: &Plan) -> Arc<dyn Application> {
 }
 
 fn planned(file: &RunFile, budget: u64, target: Option<f64>, threads: usize) -> PlanFile {
-    let request = Request { budget, target, threads, interrupted: None };
+    let simulator = InThisProcess { threads, interrupted: None };
+    let request = Request { budget, target, simulator: &simulator };
     let application = application(&file.plan().unwrap());
     plan(file, &application, &request, |_| {}).unwrap()
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import sys
@@ -52,9 +53,18 @@ class Scripts:
         worker = Worker(exchange, Turn(seed, module))
         name = f"gaia-script-{exchange.rank}"
         thread = threading.Thread(target=self._run, args=(worker, main), name=name, daemon=True)
+        self._forget_ended()
         self._threads.append((thread, worker))
         os.environ[SCRIPTS] = str(len(self._threads))
         thread.start()
+
+    def _forget_ended(self) -> None:
+        """Lets go of scripts that have ended, and of their data: a process may run hundreds, one simulation after the other."""
+        running = [one for one in self._threads if one[0].is_alive()]
+        if len(running) < len(self._threads):
+            self._threads = running
+            # The functions of a script hold its module, which holds them.
+            gc.collect()
 
     def join(self, *, failed: bool) -> None:
         """Waits until all scripts have ended. A run that has failed has not told all of them, and a script in its own code

@@ -11,7 +11,7 @@ use super::{OutputFlags, Terminal};
 use gaia_config::{Decision, DriverKind, Plan, RunFile};
 use gaia_core::application::Application;
 use gaia_driver::processors;
-use gaia_planner::Request;
+use gaia_planner::{InThisProcess, Request};
 use gaia_report::plan::{PlanFile, PlanRow, Verdict};
 use gaia_report::{LiveMode, Waiting, figures};
 use gaia_telemetry::Summary;
@@ -41,12 +41,9 @@ pub(super) fn advise(
         return;
     }
 
-    let request = Request {
-        budget: BUDGET,
-        target: summary.target_objective,
-        threads: at_once,
-        interrupted: Some(interrupted),
-    };
+    let simulator = InThisProcess { threads: at_once, interrupted: Some(interrupted) };
+    let request =
+        Request { budget: BUDGET, target: summary.target_objective, simulator: &simulator };
     let found = {
         let _line = Waiting::new(live_mode(output), "simulates other remote models");
         gaia_planner::plan(file, application, &request, |_| {})
@@ -155,7 +152,8 @@ mod tests {
         let summary = gaia_driver::run(&plan, &application, &mut Unobserved).unwrap().summary;
         assert!(waited_share(&summary) > MUCH, "{}", waited_share(&summary));
 
-        let request = Request { budget: 60, target: None, threads: 2, interrupted: None };
+        let simulator = InThisProcess { threads: 2, interrupted: None };
+        let request = Request { budget: 60, target: None, simulator: &simulator };
         let mut found = gaia_planner::plan(&file, &application, &request, |_| {}).unwrap();
         let said = better(&found).unwrap();
         assert!(said.contains("model = \"local-steps\"") && said.contains(", bsp "), "{said}");

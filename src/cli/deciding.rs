@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::memory::{check_memory, fitting};
+use super::memory::check_memory;
 use super::reading::{waiting_for_data, with_all_data};
+use super::simulations::simulator;
 use super::training::live_mode;
 use super::{Failure, RunFlags, Terminal};
 use crate::applications::{Applications, build_with};
@@ -11,7 +12,6 @@ use gaia_config::{ComputeConfig, ComputeRate, Decision, DriverKind, Plan, RunFil
 use gaia_core::application::Application;
 use gaia_core::types::messagepack;
 use gaia_data::{DataSummary, StandIn};
-use gaia_driver::processors;
 use gaia_planner::{Decided, PlannerError, TrialData, at_measured_speed};
 use gaia_report::Waiting;
 
@@ -33,7 +33,7 @@ pub(super) fn decided(
     check_memory(&[&trial], application.as_ref(), run, terminal)?;
     let decided = {
         let _line = Waiting::new(live_mode(&run.output), "chooses the remote model");
-        decide(trial, &application, None).map_err(Failure::planning)?
+        decide(trial, &application, applications, None).map_err(Failure::planning)?
     };
     let plan = plan.decided(decided.remote, decided.reason);
     tell(&plan, terminal);
@@ -61,7 +61,8 @@ pub(super) fn chosen_by_coordinator(
 ) -> Result<Plan, String> {
     let mut trial = in_this_process(plan);
     let decide = |trial: Plan, application: &Arc<dyn Application>, generated: Option<f64>| {
-        decide(trial, application, generated).map_err(|error| error.to_string())
+        let decided = decide(trial, application, applications, generated);
+        decided.map_err(|error| error.to_string())
     };
 
     let (known, Decided { remote, reason }) = if plan.external().is_some() {
@@ -90,6 +91,7 @@ pub(super) fn chosen_by_coordinator(
 fn decide(
     trial: Plan,
     application: &Arc<dyn Application>,
+    applications: &dyn Applications,
     generated: Option<f64>,
 ) -> Result<Decided, PlannerError> {
     let (data, share) = match generated {
@@ -103,8 +105,8 @@ fn decide(
     };
     let compute = ComputeConfig { rate, ..trial.compute };
     let trial = Plan { compute, ..trial };
-    let threads = processors().min(fitting(&trial, application.as_ref()));
-    gaia_planner::decide(&trial, application, data, threads, |_| {})
+    let simulator = simulator(&trial, application.as_ref(), applications, None);
+    gaia_planner::decide(&trial, application, data, simulator.as_ref(), |_| {})
 }
 
 /// The same run in virtual time. The trial runs in one process, whatever the driver is.

@@ -30,6 +30,7 @@ mod report;
 mod seeds;
 mod setting_of_flag;
 mod signals;
+mod simulations;
 mod slowdown;
 mod sole_use;
 mod terminal;
@@ -100,6 +101,9 @@ enum Verb {
     /// Write what a trained model predicts of the examples in a file
     #[command(after_help = predict::PREDICT_HELP)]
     Predict(PredictFlags),
+    /// Simulate the runs that standard input has, for another process of this program
+    #[command(hide = true)]
+    Simulations(VerbosityFlags),
     /// Write the report of a finished run again, or one report of several runs
     #[command(after_help = report::REPORT_HELP, mut_arg("out", report::out_help))]
     Report(ReportFlags),
@@ -432,6 +436,10 @@ fn execute(
         Verb::Check(flags) => check::check(flags, applications, terminal).map(|()| Done::Whole),
         Verb::Init(flags) => init::init(flags, applications, terminal).map(|()| Done::Whole),
         Verb::Node(flags) => node::node(flags, applications, terminal),
+        Verb::Simulations(_) => {
+            simulations::simulations(applications, terminal);
+            Ok(Done::Whole)
+        }
         Verb::Report(flags) => report::report(flags, terminal).map(|()| Done::Whole),
         Verb::Evaluate(flags) => {
             evaluate::evaluate(flags, applications, terminal).map(|()| Done::Whole)
@@ -475,6 +483,7 @@ impl Verb {
             Self::Report(flags) => &flags.output,
             Self::Evaluate(flags) => return &flags.trained.verbosity,
             Self::Predict(flags) => return &flags.trained.verbosity,
+            Self::Simulations(verbosity) => return verbosity,
         };
         &output.verbosity
     }

@@ -1,11 +1,11 @@
 //! `gaia plan`: which remote model a run should have, and what it will cost, before it starts.
 
-use super::memory::{check_memory, fitting};
+use super::memory::check_memory;
 use super::reading::{waiting_for_data, with_all_data};
+use super::simulations::simulator;
 use super::training::live_mode;
 use super::{Failure, PlanFlags, Terminal, signals};
 use crate::applications::Applications;
-use gaia_driver::processors;
 use gaia_planner::{ClockWork, PlannerError, Request, Scaling, Step};
 use gaia_report::plan::{FILE, plan_block, scaling_block};
 use gaia_report::{Paint, RunDirectory, Waiting, figures, to_json};
@@ -38,12 +38,10 @@ pub(super) fn plan(
     }
 
     check_memory(&[&own], application.as_ref(), &flags.run, terminal)?;
-    let request = Request {
-        budget: flags.budget,
-        target: flags.target,
-        threads: processors().min(fitting(&own, application.as_ref())),
-        interrupted: Some(signals::interrupted().map_err(Failure::run)?),
-    };
+    let interrupted = Some(signals::interrupted().map_err(Failure::run)?);
+    let simulator = simulator(&own, application.as_ref(), applications, interrupted);
+    let request =
+        Request { budget: flags.budget, target: flags.target, simulator: simulator.as_ref() };
     let found = {
         let _line = Waiting::new(live_mode(&flags.run.output), "simulates");
         gaia_planner::plan(&file, &application, &request, |step| terminal.note(&told(step)))

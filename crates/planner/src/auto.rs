@@ -7,6 +7,7 @@ use super::candidates::Candidate;
 use super::decision::{Form, MOMENTUM, bsp_exchange_s, default_rounds, parts, shortlist, skewed};
 use super::facts::may_change_members;
 use super::simulation::compare;
+use super::simulator::Simulator;
 use super::{Facts, PlannerError, Request, Step};
 use gaia_config::Plan;
 use gaia_core::application::Application;
@@ -33,7 +34,7 @@ pub enum TrialData {
 }
 
 /// Chooses the remote model of a run by its facts, and where these leave several by simulating each for a few
-/// clocks on `data`, as `gaia plan` does. The same run has the same choice. `threads` is that of [`Request`].
+/// clocks on `data`, as `gaia plan` does. The same run has the same choice.
 ///
 /// # Errors
 /// As [`super::plan()`].
@@ -41,7 +42,7 @@ pub fn decide(
     plan: &Plan,
     application: &Arc<dyn Application>,
     data: TrialData,
-    threads: usize,
+    simulator: &dyn Simulator,
     on_step: impl Fn(&Step<'_>) + Sync,
 ) -> Result<Decided, PlannerError> {
     if application.layout().has_sparse_tables() {
@@ -75,7 +76,7 @@ pub fn decide(
 
     let cheap = application.for_trials();
     let application = cheap.as_ref().unwrap_or(application);
-    let trials = Trials { plan, application, threads, on_step: &on_step };
+    let trials = Trials { plan, application, simulator, on_step: &on_step };
     let share = affordable(facts.parameters * facts.data_centers);
     let clocks_of = |clocks: f64| (clocks * share).round() as u64;
     let mut last = trials.run(&remotes, clocks_of(FIRST_CLOCKS))?;
@@ -119,7 +120,7 @@ fn is_told_by_any_data(remote: &RemoteSync, facts: &Facts) -> bool {
 struct Trials<'a, F> {
     plan: &'a Plan,
     application: &'a Arc<dyn Application>,
-    threads: usize,
+    simulator: &'a dyn Simulator,
     on_step: &'a F,
 }
 
@@ -133,7 +134,7 @@ impl<F: Fn(&Step<'_>) + Sync> Trials<'_, F> {
             plan: Ok(self.plan.clone().decided(remote.clone(), String::new())),
         });
         let candidates: Vec<Candidate> = candidates.collect();
-        let request = Request { budget, target: None, threads: self.threads, interrupted: None };
+        let request = Request { budget, target: None, simulator: self.simulator };
         compare(self.plan, |_, _| Ok(candidates), self.application, &request, self.on_step)
     }
 }

@@ -19,11 +19,11 @@ mod facts;
 mod memory;
 mod scaling;
 mod simulation;
+mod simulator;
 mod speed;
 
 use gaia_config::ConfigError;
 use gaia_core::application::ApplicationError;
-use gaia_driver::RunError;
 
 pub use auto::{Decided, TrialData, decide, decide_untried};
 pub use calibration::{Fit, Reach, bsp_over_lan, fit};
@@ -34,6 +34,7 @@ pub use facts::Facts;
 pub use memory::Memory;
 pub use scaling::Scaling;
 pub use simulation::{Request, Step, plan};
+pub use simulator::{InThisProcess, Simulated, SimulationError, Simulator};
 pub use speed::at_measured_speed;
 
 /// The longest time that is estimated, in seconds: a year.
@@ -59,7 +60,7 @@ pub enum PlannerError {
         /// The name of the candidate.
         candidate: String,
         /// Why it failed.
-        error: RunError,
+        error: SimulationError,
     },
     /// The user has interrupted the simulations.
     #[error("the simulations were interrupted")]

@@ -1,15 +1,14 @@
 //! The simulations of all candidates, and what they say.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-
-use tracing::subscriber::{NoSubscriber, with_default};
 
 use super::candidates::{Candidate, candidates};
 use super::choice::{Choosable, choose};
 use super::course::{Course, Crossing, HELD, near_the_best};
 use super::memory::Memory;
+use super::simulator::{Simulated, SimulationError, Simulator};
 use super::{ClockWork, PlannerError, Scaling};
 use gaia_config::{
     CheckpointConfig, ComputeConfig, ComputeModel, ConfigError, Decision, DriverKind,
@@ -18,23 +17,20 @@ use gaia_config::{
 use gaia_core::application::Application;
 use gaia_core::coordinator::{Held, StopRules};
 use gaia_core::types::ModelLayout;
-use gaia_driver::{Outcome, RunError, RunOptions, in_parallel, run_with};
+use gaia_driver::in_parallel;
 use gaia_report::plan::{PlanFile, PlanRow, TargetFrom, Verdict, budget_text};
-use gaia_telemetry::{Progress, Summary, Unobserved};
+use gaia_telemetry::Summary;
 
 /// How candidates are simulated.
-#[derive(Clone, Debug)]
-pub struct Request {
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
     /// The clocks for which each candidate is simulated, at least 1.
     pub budget: u64,
     /// The objective at which candidates are compared. `None`: that of the run file, or else what the best candidate
     /// holds.
     pub target: Option<f64>,
-    /// Simulations beside each other. They have no effect on each other, unless the application is a script, of which
-    /// there is one at a time.
-    pub threads: usize,
-    /// Set to `true` to end the simulations.
-    pub interrupted: Option<Arc<AtomicBool>>,
+    /// Where the simulations run.
+    pub simulator: &'a dyn Simulator,
 }
 
 /// A candidate whose simulation has ended.
@@ -50,16 +46,11 @@ pub struct Step<'a> {
     pub all: usize,
 }
 
-/// What a simulation came to.
+/// What came of a candidate.
 enum Trial {
     /// The run file cannot have the candidate.
     Impossible,
-    /// A node refused what another had sent, since it was far from every sound value.
-    Diverged,
-    Ended {
-        progress: Vec<Progress>,
-        summary: Box<Summary>,
-    },
+    Simulated(Simulated),
 }
 
 /// Simulates the candidates for a run, which `application` is that of, and compares them. `on_step` is called when one
@@ -72,7 +63,7 @@ enum Trial {
 pub fn plan(
     file: &RunFile,
     application: &Arc<dyn Application>,
-    request: &Request,
+    request: &Request<'_>,
     on_step: impl Fn(&Step<'_>) + Sync,
 ) -> Result<PlanFile, PlannerError> {
     let own = file.plan()?;
@@ -86,7 +77,7 @@ pub(crate) fn compare(
     own: &Plan,
     candidates: impl FnOnce(&ModelLayout, Duration) -> Result<Vec<Candidate>, ConfigError>,
     application: &Arc<dyn Application>,
-    request: &Request,
+    request: &Request<'_>,
     on_step: impl Fn(&Step<'_>) + Sync,
 ) -> Result<PlanFile, PlannerError> {
     let work = ClockWork::measure(own, application.as_ref()).map_err(PlannerError::Iteration)?;
@@ -179,14 +170,16 @@ struct Limit {
 /// and equal clocks are less time for them. `most` is the limit of all.
 fn longer(trials: &[Trial], (target, held): (f64, Held), most: Limit) -> Vec<Option<Limit>> {
     let crossing = |trial: &Trial| match trial {
-        Trial::Ended { progress, .. } => Course(progress).crossing(target, held),
-        Trial::Impossible | Trial::Diverged => None,
+        Trial::Simulated(Simulated::Ended { progress, .. }) => {
+            Course(progress).crossing(target, held)
+        }
+        Trial::Simulated(Simulated::Diverged) | Trial::Impossible => None,
     };
     let first = trials.iter().filter_map(crossing).map(|crossing| crossing.time_s);
     let first = first.fold(f64::INFINITY, f64::min);
 
     let limit = |trial: &Trial| match trial {
-        Trial::Ended { summary, .. } => {
+        Trial::Simulated(Simulated::Ended { summary, .. }) => {
             let is_short = crossing(trial).is_none()
                 && summary.diverged.is_none()
                 && summary.time_s < first
@@ -194,7 +187,7 @@ fn longer(trials: &[Trial], (target, held): (f64, Held), most: Limit) -> Vec<Opt
             let longer = Limit { seconds: Some(first), ..most };
             (is_short && first.is_finite()).then_some(longer)
         }
-        Trial::Impossible | Trial::Diverged => None,
+        Trial::Simulated(Simulated::Diverged) | Trial::Impossible => None,
     };
     trials.iter().map(limit).collect()
 }
@@ -204,52 +197,34 @@ fn simulate(
     candidates: &[Candidate],
     limits: &[Option<Limit>],
     application: &Arc<dyn Application>,
-    request: &Request,
+    request: &Request<'_>,
     target: Option<f64>,
     on_step: &(impl Fn(&Step<'_>) + Sync),
 ) -> Result<Vec<Option<Trial>>, PlannerError> {
-    let is_script = candidates
-        .iter()
-        .any(|candidate| candidate.plan.as_ref().is_ok_and(|plan| plan.external().is_some()));
-    let threads = if is_script { 1 } else { request.threads };
-    let options = RunOptions { interrupted: request.interrupted.clone(), ..RunOptions::default() };
-    let is_interrupted =
-        || options.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
     let done = AtomicUsize::new(0);
-
     let jobs: Vec<(&Candidate, Option<Limit>)> =
         candidates.iter().zip(limits.iter().copied()).collect();
     let all = limits.iter().flatten().count();
-    in_parallel(&jobs, threads, |(candidate, limit)| {
+    let one = candidates.iter().find_map(|candidate| candidate.plan.as_ref().ok());
+    let at_once = one.map_or(1, |plan| request.simulator.at_once(plan, all));
+    in_parallel(&jobs, at_once, |(candidate, limit)| {
         let Some(limit) = limit else { return Ok(None) };
         let trial = match &candidate.plan {
             Err(_) => Trial::Impossible,
             Ok(plan) => {
                 let plan = simulated(plan, *limit, target);
-                // What a simulation warns of is not what the user's run does.
-                let outcome = with_default(NoSubscriber::new(), || {
-                    run_with(&plan, application, &options, &mut Unobserved)
-                });
-                if is_interrupted() {
-                    return Err(PlannerError::Interrupted);
-                }
-                let name = || candidate.name.clone();
-                match outcome {
-                    Ok(Outcome { progress, summary, .. }) => {
-                        Trial::Ended { progress, summary: Box::new(summary) }
-                    }
-                    Err(RunError::Peer { .. }) => Trial::Diverged,
-                    Err(error) => {
-                        return Err(PlannerError::Simulation { candidate: name(), error });
-                    }
-                }
+                let simulated = request.simulator.simulate(&plan, application, at_once);
+                Trial::Simulated(simulated.map_err(|error| match error {
+                    SimulationError::Interrupted => PlannerError::Interrupted,
+                    error => PlannerError::Simulation { candidate: candidate.name.clone(), error },
+                })?)
             }
         };
         on_step(&Step {
             candidate: &candidate.name,
             summary: match &trial {
-                Trial::Ended { summary, .. } => Some(summary.as_ref()),
-                Trial::Impossible | Trial::Diverged => None,
+                Trial::Simulated(Simulated::Ended { summary, .. }) => Some(summary.as_ref()),
+                Trial::Simulated(Simulated::Diverged) | Trial::Impossible => None,
             },
             done: 1 + done.fetch_add(1, Ordering::Relaxed),
             all,
@@ -283,7 +258,7 @@ fn simulated(plan: &Plan, limit: Limit, target: Option<f64>) -> Plan {
 /// The courses of the candidates whose training has not diverged.
 fn sound(trials: &[Trial]) -> Vec<Course<'_>> {
     let courses = trials.iter().filter_map(|trial| match trial {
-        Trial::Ended { progress, summary } if summary.diverged.is_none() => {
+        Trial::Simulated(Simulated::Ended { progress, summary }) if summary.diverged.is_none() => {
             Some(Course(progress)).filter(|course| course.is_held_by(summary.objective))
         }
         _ => None,
@@ -325,8 +300,10 @@ fn row(
         held_objective: f64::NAN,
     };
     let (progress, summary) = match trial {
-        Trial::Ended { progress, summary } => (progress, summary),
-        Trial::Diverged => return PlanRow { verdict: Verdict::Diverged, ..row },
+        Trial::Simulated(Simulated::Ended { progress, summary }) => (progress, summary),
+        Trial::Simulated(Simulated::Diverged) => {
+            return PlanRow { verdict: Verdict::Diverged, ..row };
+        }
         Trial::Impossible => {
             let because = plan.as_ref().err().map_or_else(String::new, ToString::to_string);
             return PlanRow { verdict: Verdict::Impossible(because), ..row };

@@ -1,28 +1,29 @@
 #!/usr/bin/env python3
-"""What it takes to push all parameters to a server in another process and to pull them, beside a TCP stream.
+"""What it takes to push all parameters to a server in another process and to pull them, beside a TCP stream and ps-lite.
 
-    python/bench/push_pull.py [--megabytes 5,100] [--runs 5] [--json]
+    python/bench/push_pull.py [--megabytes 5,100] [--runs 5] [--ps-lite FOLDER] [--json]
 
 One data center: the script is its worker, and the server is a process of its own. Every step changes every parameter, so a clock
 sends all of them to the server and back. The rate is that of both ways over the time of a step beyond that of the plain script.
 It contains what the script does with them: subtracting, adding, copying. The reference is as many bytes there and back again over
-one connection of TCP on loopback, between two processes, in the same run.
+one connection of TCP on loopback, between two processes, in the same run. With a checkout of ps-lite its worker and its server
+push and pull as many parameters in turn with the others; its worker has nothing else to do.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Callable
 from pathlib import Path
 
+import ps_lite
+import tcp_stream
 from gaia_nodes import Region, write_run_file
-from running import Processes, free_port
+from running import Failed, Processes
 
 STEPS = Path(__file__).with_name("steps.py").resolve()
 WARM_UP, COUNT = 8, 32
@@ -30,47 +31,47 @@ SECONDS_MAX = 600.0
 ONLY = Region("only", "127.0.0.1")
 #: Of links, of which there is none.
 LINK = {"bandwidth": "1 Gbit/s", "rtt": "1 ms"}
-#: What a send or a receive of the reference has at once.
-CHUNK = 1 << 18
-
-#: The other end of the reference.
-STREAM = """
-import socket, sys, time
-port, count, rounds, chunk = (int(one) for one in sys.argv[1:])
-def receive(there, into):
-    view = memoryview(into)
-    while view:
-        view = view[there.recv_into(view, min(len(view), chunk)):]
-listener = socket.create_server(("127.0.0.1", port))
-there, _ = listener.accept()
-buffer = bytearray(count)
-for _ in range(rounds):
-    receive(there, buffer)
-    there.sendall(buffer)
-"""
 
 
 def main() -> int:
     arguments = parsed()
-    for megabytes in arguments.megabytes:
-        parameters = int(megabytes * 1e6 / 4) // 1000 * 1000
-        found: dict[str, list[float]] = {"TLS": [], "no TLS": []}
-        streams: list[float] = []
-        plain = statistics.median(wall_seconds(parameters, None) for _ in range(arguments.runs))
-        for _ in range(arguments.runs):
-            streams.append(2 * 4 * parameters / stream_seconds(4 * parameters) / 1e9)
-            for name, rates in found.items():
-                seconds = wall_seconds(parameters, name == "TLS") - plain
-                rates.append(2 * 4 * parameters / seconds / 1e9)
-        for name, rates in found.items():
-            show(f"push and pull of {megabytes:g} MB, {name}", rates, streams, arguments.json)
+    try:
+        with tempfile.TemporaryDirectory(prefix="gaia-bench-") as folder:
+            peer = ps_lite.build(arguments.ps_lite, Path(folder)) if arguments.ps_lite else None
+            for megabytes in arguments.megabytes:
+                measure(megabytes, peer, arguments)
+    except Failed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     return 0
+
+
+def measure(megabytes: float, peer: Path | None, arguments: argparse.Namespace) -> None:
+    """Shows what each system takes for this many bytes of parameters. They take turns, each after a stream of its own."""
+    parameters = int(megabytes * 1e6 / 4) // 1000 * 1000
+    plain = statistics.median(wall_seconds(parameters, None) for _ in range(arguments.runs))
+    systems: dict[str, Callable[[], float]] = {
+        "TLS": lambda: wall_seconds(parameters, True) - plain,
+        "no TLS": lambda: wall_seconds(parameters, False) - plain,
+    }
+    if peer:
+        systems["ps-lite"] = lambda: ps_lite.seconds_there_and_back(peer, parameters, WARM_UP, COUNT)
+    rates: dict[str, list[float]] = {name: [] for name in systems}
+    streams: dict[str, list[float]] = {name: [] for name in systems}
+    moved = 2 * 4 * parameters / 1e9
+    for _ in range(arguments.runs):
+        for name, seconds in systems.items():
+            streams[name].append(moved / tcp_stream.seconds_there_and_back(4 * parameters, WARM_UP, COUNT))
+            rates[name].append(moved / seconds())
+    for name in systems:
+        show(f"push and pull of {megabytes:g} MB, {name}", rates[name], streams[name], arguments.json)
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="What it takes to push all parameters and to pull them.")
     parser.add_argument("--megabytes", type=numbers, default=[5.0, 100.0], help="[default: 5,100]")
     parser.add_argument("--runs", type=int, default=5, help="runs of each [default: 5]")
+    parser.add_argument("--ps-lite", type=Path, metavar="FOLDER", help="a checkout of ps-lite, to be measured as well")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each figure")
     return parser.parse_args()
 
@@ -97,35 +98,6 @@ def wall_seconds(parameters: int, with_tls: bool | None) -> float:
             processes.start("worker", [sys.executable, STEPS], **place, **variables)
         processes.wait(SECONDS_MAX)
         return json.loads((processes.folder / "worker.json").read_text())["wall_ms"] / 1e3
-
-
-def stream_seconds(count: int) -> float:
-    """The time in which as many bytes go to another process and back."""
-    port, rounds = free_port(), WARM_UP + COUNT
-    other = subprocess.Popen([sys.executable, "-c", STREAM, str(port), str(count), str(rounds), str(CHUNK)])
-    try:
-        here = connected(port)
-        sent, buffer = bytes(count), bytearray(count)
-        began = 0.0
-        for number in range(rounds):
-            if number == WARM_UP:
-                began = time.perf_counter()
-            here.sendall(sent)
-            view = memoryview(buffer)
-            while view:
-                view = view[here.recv_into(view, min(len(view), CHUNK)) :]
-        return (time.perf_counter() - began) / COUNT
-    finally:
-        other.kill()
-        other.wait()
-
-
-def connected(port: int) -> socket.socket:
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port))
-        except ConnectionRefusedError:
-            time.sleep(0.02)
 
 
 def show(name: str, rates: list[float], streams: list[float], as_json: bool) -> None:

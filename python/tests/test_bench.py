@@ -56,6 +56,19 @@ def test_copies_are_measured_beside_plain_ones():
     assert all(line["value"] > 0 and line["reference"] > 0 and line["device_bytes_per_parameter"] == 0 for line in lines)
 
 
+def test_a_push_and_a_pull_are_measured_beside_a_stream():
+    lines = bench("push_pull.py", "--megabytes", "0.4", "--runs", 1)
+    assert [line["name"] for line in lines] == ["push and pull of 0.4 MB, TLS", "push and pull of 0.4 MB, no TLS"]
+    for line in lines:
+        assert 0 < line["ratio"] and line["ratio"] * line["reference"] == pytest.approx(line["value"], rel=0.2), line
+
+
+def test_a_folder_that_is_no_checkout_of_ps_lite_is_refused(tmp_path):
+    command = [sys.executable, BENCH / "push_pull.py", "--ps-lite", tmp_path]
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1 and ended.stderr.startswith("error: "), ended.stderr
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="skipped: processes are found in /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_measurement_that_is_killed_leaves_no_process_behind(number):

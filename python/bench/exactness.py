@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import row_by_row
+from cell import NAMES
 from network import Network
 from record import Differences, compared
-from regions import NAMES
 from running import Failed, Processes
 from systems import SYSTEMS, Started, Trial
 

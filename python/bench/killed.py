@@ -19,13 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import row_by_row
+from cell import NAMES, Cell
 from evaluations import lines_of
 from network import Network
-from regions import NAMES, START_S_MAX, Cell
+from regions import START_S_MAX
 from running import Failed, Processes
 from systems import SYSTEMS, Started, Trial
 
 KNOWN = ("asp", "local-steps", "ddp", "post-local-sgd-8", "torchft-diloco-8", "hivemind-8")
+TASK = "digits"
 #: What is left out of each period: a region starts, or a peer has not noticed yet.
 SETTLING_S = 2.0
 
@@ -63,7 +65,7 @@ def main() -> int:
     arguments = row_by_row.parsed(options)
     if wrong := [name for name in arguments.systems if SYSTEMS[name].is_built_in or SYSTEMS[name].chooses]:
         options.error(f"{wrong[0]} is not a script with a remote model of its own")
-    cell = Cell(arguments.regions, arguments.rate, arguments.rtt)
+    cell = Cell(TASK, arguments.regions, arguments.rate, arguments.rtt)
     row_by_row.measure(arguments, "killed", lambda system: measured(system, cell, arguments), table)
     return 0
 
@@ -74,7 +76,7 @@ def measured(system: str, cell: Cell, arguments: argparse.Namespace) -> Found:
     Raises:
         Failed: A process has failed before that, or the regions do not begin.
     """
-    trial = Trial("digits", system, 1, 0.1, 1_000_000, is_killed=True)
+    trial = Trial(TASK, system, 1, 0.1, 1_000_000, is_killed=True)
     with (
         tempfile.TemporaryDirectory(prefix="gaia-bench-") as name,
         Network(cell.names, cell.rate, Path(name), cell.rtt_ms) as network,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from cell import Cell
 from pages import between, digits
 from picture import Named, drawn
 from results import Line, Row, Spread, cells, from_first_to_last, pinged, rows_of
@@ -26,19 +27,18 @@ def write(page: Path, lines: Sequence[Line]) -> None:
     shown = [line for line in lines if line["system"] in SYSTEMS]
     sections = []
     for cell, found in cells(shown).items():
-        name = picture_name(cell)
-        higher_is_better = TASKS[cell[0]].higher_is_better
-        rows = from_first_to_last(rows_of(found, higher_is_better), higher_is_better)
+        name, task = cell.picture(), TASKS[cell.task]
+        rows = from_first_to_last(rows_of(found, task.higher_is_better), task.higher_is_better)
         named = [Named(plain(row.system), SYSTEMS[row.system].is_gaia, row) for row in rows]
-        (page.parent.parent / name).write_text(drawn(title(cell), named, TASKS[cell[0]].metric))
-        sections.append(section(cell, found, rows, name))
+        (page.parent.parent / name).write_text(drawn(str(cell), named, task.metric))
+        sections.append(section(cell, found, rows))
     text = between(page.read_text(), "machine", machine(shown))
     page.write_text(between(text, "cells", "\n".join(sections)))
 
 
-def section(cell: tuple[Any, ...], lines: Sequence[Line], rows: Sequence[Row], picture: str) -> str:
+def section(cell: Cell, lines: Sequence[Line], rows: Sequence[Row]) -> str:
     """A cell: its heading, what was measured, its picture, who is first, and a table."""
-    task = TASKS[cell[0]]
+    task = TASKS[cell.task]
     seeds = ", ".join(str(seed) for seed in sorted({line["seed"] for line in lines}))
     rates = sorted({line["learning_rate"] for line in lines})
     tried = ", ".join(f"{rate:g}" for rate in rates)
@@ -46,25 +46,10 @@ def section(cell: tuple[Any, ...], lines: Sequence[Line], rows: Sequence[Row], p
     facts = f"Seeds {seeds}. {learning} An echo takes {pinged(lines)}."
     leaders = [leader(rows, at, f"{task.metric} {target:g}") for at, target in enumerate(task.targets)]
     chosen = choices(lines)
-    image = f"![Seconds and megabytes of each system: {title(cell)}.](../{picture})"
+    image = f"![Seconds and megabytes of each system: {cell}.](../{cell.picture()})"
     return "\n".join(
-        [f"### {title(cell)}", "", facts, "", image, "", *leaders, *chosen, "", table(rows, task.targets, len(rates) > 1)]
+        [f"### {cell}", "", facts, "", image, "", *leaders, *chosen, "", table(rows, task.targets, len(rates) > 1)]
     )
-
-
-def title(cell: tuple[Any, ...]) -> str:
-    task, regions, rate, rtt_ms, slow, processes = cell
-    link = f"{rate[:-4]} {rate[-4].upper().replace('K', 'k')}bit/s"
-    several = f" of {processes} processes" if processes > 1 else ""
-    slower = f", one {slow:g} times as slow" if slow > 1.0 else ""
-    return f"{task.capitalize()}: {regions} data centers{several}{slower}, {link}, round trip {rtt_ms:g} ms"
-
-
-def picture_name(cell: tuple[Any, ...]) -> str:
-    task, regions, rate, rtt_ms, slow, processes = cell
-    several = f"x{processes}" if processes > 1 else ""
-    slower = f"-slow{slow:g}" if slow > 1.0 else ""
-    return f"peers-{task}-{regions}{several}-{rate}-{rtt_ms:g}ms{slower}.svg"
 
 
 def leader(rows: Sequence[Row], at: int, goal: str) -> str:

@@ -22,54 +22,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import gaia_nodes
 import peers_page
+from cell import NAMES, Cell
 from evaluations import Reached, crossing, crossings, lines_of, virtual
 from gaia_nodes import Region
 from network import Network, NotAllowed
 from pages import processor
-from results import CELL, Line, Results, Spread, bits_per_second, cells, pinged, rows_at_each_rate, rows_of
+from results import Line, Results, Spread, cell_of, cells, pinged, rows_at_each_rate, rows_of
 from running import Failed, Processes
 from systems import EVERY, SYSTEMS, TRAIN, Started, Trial
 from tasks import TASKS
-
-NAMES = ("virginia", "ireland", "tokyo", "sydney")
 
 #: How long a run may take beyond the time that it may train. With ``auto`` a trial comes first.
 START_S_MAX, TRIAL_S_MAX = 180.0, 900.0
 LEARNING_RATES = {"digits": 0.02, "images": 0.02, "text": 1e-3}
 SIMULATED = ", simulated"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The regions, and the links between them."""
-
-    regions: int
-    rate: str
-    rtt_ms: float
-    #: How many times as long as the others the last region takes for a step.
-    slow: float = 1.0
-    #: That train in each region.
-    processes: int = 1
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return NAMES[: self.regions]
-
-    def link(self) -> dict[str, str]:
-        """The links as a run file says them: a region sends to all others at the same time, over one network card."""
-        mbit = bits_per_second(self.rate) / 1e6 / (self.regions - 1)
-        return {"bandwidth": f"{mbit:g} Mbit/s", "rtt": f"{max(self.rtt_ms, 1.0):g} ms"}
-
-    def __str__(self) -> str:
-        slow = f", one {self.slow:g} times as slow" if self.slow > 1.0 else ""
-        several = f" of {self.processes} processes" if self.processes > 1 else ""
-        return f"{self.regions} regions{several}, {self.rate}, {self.rtt_ms:g} ms{slow}"
 
 
 def main() -> int:
@@ -144,7 +116,7 @@ def measure(results: Results, arguments: argparse.Namespace) -> None:
     """Measures what the results lack: for each seed all cells, and in each cell the systems in turn."""
     for seed in arguments.seeds:
         for rate, rtt_ms in itertools.product(arguments.rate, arguments.rtt):
-            cell = Cell(arguments.regions, rate, rtt_ms, arguments.slow, arguments.processes)
+            cell = Cell(arguments.task, arguments.regions, rate, rtt_ms, arguments.slow, arguments.processes)
             for system, learning_rate in itertools.product(arguments.systems, arguments.learning_rates):
                 what = (arguments.task, system, seed, learning_rate, arguments.steps)
                 trial = Trial(*what, slow=cell.slow, processes=cell.processes)
@@ -153,7 +125,7 @@ def measure(results: Results, arguments: argparse.Namespace) -> None:
 
 def measured(results: Results, trial: Trial, cell: Cell, arguments: argparse.Namespace) -> None:
     system = SYSTEMS[trial.system]
-    run = {"task": trial.task, **asdict(cell), "learning_rate": trial.learning_rate, "seed": trial.seed}
+    run = {**cell._asdict(), "learning_rate": trial.learning_rate, "seed": trial.seed}
     for name in [trial.system, *([trial.system + SIMULATED] if arguments.simulate and system.is_gaia else [])]:
         line: Line = {"system": name, **run, "seconds_max": arguments.seconds, "steps_max": arguments.steps}
         if results.has(line) or (name.endswith(SIMULATED) and system.is_built_in):
@@ -254,8 +226,7 @@ def record(results: Results, line: Line, evaluations: Sequence[Reached]) -> None
     line["curve"] = [[one.step, round(one.seconds, 2), round(one.sent_mb, 2), round(one.metric, 4)] for one in evaluations]
     results.add(line)
 
-    cell = Cell(*(line[key] for key in CELL[1:]))
-    where = f"{cell}, seed {line['seed']}, {line['system']}, learning rate {line['learning_rate']:g}"
+    where = f"{cell_of(line)}, seed {line['seed']}, {line['system']}, learning rate {line['learning_rate']:g}"
     print(where, file=sys.stderr)
     for target, one in zip(task.targets, found, strict=True):
         words = f"{one.seconds:.1f} s, {one.step} steps, {one.sent_mb:.1f} MB a region, {one.metric:.3f}"
@@ -272,7 +243,7 @@ def show(lines: Sequence[Line], arguments: argparse.Namespace) -> None:
             continue
         one, rates = found[-1], sorted({line["learning_rate"] for line in found})
         seeds = ", ".join(str(seed) for seed in sorted({line["seed"] for line in found}))
-        print(f"\n{arguments.task}, {Cell(*cell[1:])}, seeds {seeds}")
+        print(f"\n{cell}, seeds {seeds}")
         print(f"{one['cores']} cores, load {one['load']}, TCP {one['congestion_control']}, ping {pinged(found)}")
         head = f"{'':{width}} {'rate':>6}"
         for target in task.targets:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cell import Cell
+
 #: What tells two runs apart.
-KEYS = ("task", "regions", "rate", "rtt_ms", "slow", "processes", "system", "learning_rate", "seed")
-#: What a run has in common with those that it is compared with.
-CELL = KEYS[:6]
+KEYS = (*Cell._fields, "system", "learning_rate", "seed")
 #: What lines lack that were written before there was a choice.
-DEFAULTS = {"slow": 1.0, "processes": 1}
+DEFAULTS = Cell._field_defaults
 
 Line = dict[str, Any]
 
@@ -52,18 +52,17 @@ def parsed(text: str) -> Line | None:
     return {**DEFAULTS, **line}
 
 
-def cells(lines: Iterable[Line]) -> dict[tuple[Any, ...], list[Line]]:
+def cell_of(line: Line) -> Cell:
+    return Cell(*(line[key] for key in Cell._fields))
+
+
+def cells(lines: Iterable[Line]) -> dict[Cell, list[Line]]:
     """The lines of each cell, cells in order. Of two runs of the same key the later one counts."""
     latest = {tuple(line[key] for key in KEYS): line for line in lines}
-    found: dict[tuple[Any, ...], list[Line]] = {}
+    found: dict[Cell, list[Line]] = {}
     for line in latest.values():
-        found.setdefault(tuple(line[key] for key in CELL), []).append(line)
-    return dict(sorted(found.items(), key=lambda item: (*item[0][:2], *item[0][4:], bits_per_second(item[0][2]), item[0][3])))
-
-
-def bits_per_second(rate: str) -> float:
-    """A rate as ``tc`` says it: a number with kbit, mbit or gbit."""
-    return float(rate[:-4]) * {"k": 1e3, "m": 1e6, "g": 1e9}[rate[-4]]
+        found.setdefault(cell_of(line), []).append(line)
+    return dict(sorted(found.items(), key=lambda item: item[0].place()))
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ pub(super) fn decided(
         return Ok(plan);
     }
 
-    let trial = in_this_process(&plan);
+    let trial = in_virtual_time(&plan);
     let read = || with_all_data(&trial, file, applications);
     let application = waiting_for_data(&run.output, read)?;
     check_memory(&[&trial], application.as_ref(), run, terminal)?;
@@ -59,7 +59,7 @@ pub(super) fn chosen_by_coordinator(
     summaries: &[Vec<u8>],
     applications: &dyn Applications,
 ) -> Result<Plan, String> {
-    let mut trial = in_this_process(plan);
+    let mut trial = in_virtual_time(plan);
     let decide = |trial: Plan, application: &Arc<dyn Application>, generated: Option<f64>| {
         let decided = decide(trial, application, applications, generated);
         decided.map_err(|error| error.to_string())
@@ -109,8 +109,8 @@ fn decide(
     gaia_planner::decide(&trial, application, data, simulator.as_ref(), |_| {})
 }
 
-/// The same run in virtual time. The trial runs in one process, whatever the driver is.
-fn in_this_process(plan: &Plan) -> Plan {
+/// The same run in virtual time, in which trials are whatever the driver is.
+fn in_virtual_time(plan: &Plan) -> Plan {
     Plan { driver: DriverKind::Simulated, ..plan.clone() }
 }
 

@@ -28,8 +28,9 @@ impl Process {
         command.args(arguments).args(["simulations", "--json", "--quiet"]);
         // What a script prints in a trial is not of the user's run.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        for name in THREADS.into_iter().filter(|name| std::env::var_os(name).is_none()) {
-            command.env(name, threads.to_string());
+        for name in THREADS {
+            let given = std::env::var_os(name).and_then(|given| given.to_str()?.parse().ok());
+            command.env(name, given.map_or(threads, |given: usize| given.min(threads)).to_string());
         }
 
         let mut child = command.spawn()?;

@@ -215,6 +215,10 @@ def parsed() -> argparse.Namespace:
         parser.error(f"unknown systems {sorted(unknown)}, expected some of {[system.name for system in SYSTEMS]}")
     if arguments.device != "cpu" and any(system.is_peer and is_chosen(system, arguments) for system in SYSTEMS):
         parser.error("peers are measured on the CPU, expected --device cpu")
+    rounds = [system.name for system in SYSTEMS if system.has_between and is_chosen(system, arguments)]
+    if rounds and (arguments.steps % EVERY or arguments.warm_up % EVERY):
+        found = f"--warm-up {arguments.warm_up} and --steps {arguments.steps}"
+        parser.error(f"{rounds[0]} synchronises every {EVERY} steps, expected multiples of that, found {found}")
     return arguments
 
 

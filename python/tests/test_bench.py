@@ -48,6 +48,12 @@ def test_what_steps_between_two_synchronisations_cost_is_measured():
     assert not any(name.startswith(("between/bsp/", "device/")) for name in found)
 
 
+def test_steps_that_end_within_a_round_are_refused():
+    command = [sys.executable, BENCH / "sync.py", "--systems", "bsp,local-steps", "--warm-up", "4", "--steps", "8"]
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2 and "local-steps synchronises every 16 steps, expected multiples" in ended.stderr, ended.stderr
+
+
 def test_copies_are_measured_beside_plain_ones():
     lines = bench("copies.py", "--device", "cpu", "--parameters", "2e4", "--types", "float32,bfloat16", "--repeats", 3)
     assert [line["name"] for line in lines] == [

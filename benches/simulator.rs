@@ -115,7 +115,8 @@ impl Case {
             clock_and_link_s: spent / (self.every as usize * self.links()) as f64,
             virtual_second_s: spent / (to - from),
             whole_s,
-            peak_bytes: peak_bytes(),
+            // Where the system does not say it, it is none.
+            peak_bytes: gaia_data::peak_memory().unwrap_or(0),
             result_bytes,
         }
     }
@@ -181,12 +182,4 @@ impl Observer for Times {
 fn thread_seconds() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 + 1e-9 * now.tv_nsec as f64
-}
-
-/// The most that this process has had in memory, where the system says so.
-fn peak_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    1024 * kib.unwrap_or(0)
 }

@@ -115,12 +115,17 @@ def parsed() -> argparse.Namespace:
 def measure(results: Results, arguments: argparse.Namespace) -> None:
     """Measures what the results lack: for each seed all cells, and in each cell the systems in turn."""
     for seed in arguments.seeds:
-        for rate, rtt_ms in itertools.product(arguments.rate, arguments.rtt):
-            cell = Cell(arguments.task, arguments.regions, rate, rtt_ms, arguments.slow, arguments.processes)
+        for cell in asked(arguments):
             for system, learning_rate in itertools.product(arguments.systems, arguments.learning_rates):
                 what = (arguments.task, system, seed, learning_rate, arguments.steps)
                 trial = Trial(*what, slow=cell.slow, processes=cell.processes)
                 measured(results, trial, cell, arguments)
+
+
+def asked(arguments: argparse.Namespace) -> list[Cell]:
+    """The cells of a command: one for each pair of a rate and a round trip."""
+    links = itertools.product(arguments.rate, arguments.rtt)
+    return [Cell(arguments.task, arguments.regions, *link, arguments.slow, arguments.processes) for link in links]
 
 
 def measured(results: Results, trial: Trial, cell: Cell, arguments: argparse.Namespace) -> None:
@@ -236,10 +241,8 @@ def record(results: Results, line: Line, evaluations: Sequence[Reached]) -> None
 def show(lines: Sequence[Line], arguments: argparse.Namespace) -> None:
     """Prints a table for each cell of this command."""
     task, width = TASKS[arguments.task], 28
-    beside = (arguments.slow, arguments.processes)
-    asked = {(arguments.task, arguments.regions, *link, *beside) for link in itertools.product(arguments.rate, arguments.rtt)}
     for cell, found in cells(lines).items():
-        if cell not in asked:
+        if cell not in asked(arguments):
             continue
         one, rates = found[-1], sorted({line["learning_rate"] for line in found})
         seeds = ", ".join(str(seed) for seed in sorted({line["seed"] for line in found}))

@@ -101,6 +101,15 @@ def interrupt(node):
     return node.communicate(timeout=20)
 
 
+def have_ended(pids):
+    """Waits for processes that are no children of this one. Returns whether none is left."""
+    for _ in range(1000):
+        if not any(map(is_running, pids)):
+            return True
+        time.sleep(0.01)
+    return False
+
+
 def is_running(pid):
     """Whether a process runs."""
     try:

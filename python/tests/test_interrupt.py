@@ -11,7 +11,7 @@ import time
 import numpy
 import pytest
 from conftest import EXAMPLES, environment, write
-from processes import Cluster, appears, ended, interrupt, is_running, said
+from processes import Cluster, appears, ended, have_ended, interrupt, is_running, said
 
 import gaia
 
@@ -123,11 +123,7 @@ def test_a_second_interrupt_ends_a_run_at_once(tmp_path, driver):
         _, error = interrupt(train)
     assert train.returncode == -signal.SIGINT, error
     pids = [int(path.name.removeprefix("pid-")) for path in tmp_path.glob("pid-*")]
-    for _ in range(1000):
-        if not any(is_running(pid) for pid in pids):
-            return
-        time.sleep(0.01)
-    raise AssertionError("processes are left")
+    assert have_ended(pids), "processes are left"
 
 
 def test_an_interrupted_simulation_in_a_notebook_ends_in_order(three, tmp_path):

@@ -5,11 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from conftest import EXAMPLES, environment, write
-from processes import appears, is_running
+from processes import appears, have_ended
 
 RUN = EXAMPLES / "regions.toml"
 SETTINGS = ["--set", "compute.examples_per_second=20000", "--budget", "20", "--json"]
@@ -73,16 +72,6 @@ def planning(folder, script, program=("-m", "gaia")):
 
 def processes_in(folder):
     return {int(path.name.removeprefix("in-")) for path in folder.glob("in-*")}
-
-
-def have_ended(processes):
-    """Waits for processes that are nobody's of this one, as long as a machine that is busy may take."""
-    until = time.monotonic() + 60
-    while any(map(is_running, processes)):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_a_plan_is_the_same_in_one_process_and_in_several(tmp_path):

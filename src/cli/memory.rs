@@ -52,7 +52,11 @@ pub(super) fn held(plan: &Plan, application: &dyn Application) -> u64 {
 
 /// How many simulations of a run the memory that is free holds.
 pub(super) fn fitting(plan: &Plan, application: &dyn Application) -> usize {
-    let free = gaia_data::free_memory();
-    let fitting = free.and_then(|free| free.checked_div(held(plan, application)));
+    fitting_of(held(plan, application))
+}
+
+/// How many times so many bytes the memory that is free holds. Any number where the system does not say what is free.
+pub(super) fn fitting_of(bytes: u64) -> usize {
+    let fitting = gaia_data::free_memory().and_then(|free| free.checked_div(bytes));
     fitting.map_or(usize::MAX, |fitting| usize::try_from(fitting).unwrap_or(usize::MAX))
 }

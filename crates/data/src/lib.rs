@@ -38,7 +38,7 @@ pub use formats::idx::read_idx;
 pub use formats::libsvm::read_libsvm;
 pub use formats::movielens::read_movielens;
 pub use formats::table;
-pub use homes::memory::free_memory;
+pub use homes::memory::{free_memory, peak_memory};
 pub use homes::split::{hold_out, split};
 pub use homes::summary::DataSummary;
 pub use initial::initialized;

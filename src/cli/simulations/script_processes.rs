@@ -8,6 +8,7 @@ use tracing::info;
 
 use super::answer::Answer;
 use super::process::Process;
+use crate::cli::memory::fitting_of;
 use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_planner::{InThisProcess, Simulated, SimulationError, Simulator};
@@ -61,14 +62,7 @@ impl ScriptProcesses {
     fn elsewhere(&self, plan: &Plan, at_once: usize) -> Option<Simulated> {
         let (idle, threads) = self.enter(at_once);
         let answered = self.answer(plan, idle, threads);
-        let (ended, simulated) = match answered {
-            Some((process, Answer { simulated, peak_bytes })) => {
-                (Some((process, peak_bytes)), Some(simulated))
-            }
-            None => (None, None),
-        };
-        self.leave(ended);
-        simulated
+        self.leave(answered)
     }
 
     /// Waits for a place, of which there is one until memory is known. Returns a process, if one is there for so many at once, and
@@ -100,16 +94,17 @@ impl ScriptProcesses {
         Some((process, answer))
     }
 
-    /// Leaves a place, and a process that can go on with the most memory that it has had.
-    fn leave(&self, ended: Option<(Process, Option<u64>)>) {
+    /// Leaves a place, and the process unless it has ended. Returns what it has said.
+    fn leave(&self, answered: Option<(Process, Answer)>) -> Option<Simulated> {
         let mut places = self.places();
         places.taken -= 1;
-        if let Some((process, peak_bytes)) = ended {
-            let fitting = places.fitting.unwrap_or_else(|| fitting(peak_bytes));
-            places.fitting = Some(fitting);
-            places.idle.push(process);
-        }
         self.left.notify_all();
+        let (process, Answer { simulated, peak_bytes }) = answered?;
+        // What is free is beside the process that is there.
+        let others = || peak_bytes.map_or(usize::MAX, fitting_of);
+        places.fitting.get_or_insert_with(|| others().saturating_add(1));
+        places.idle.push(process);
+        Some(simulated)
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {
@@ -139,10 +134,4 @@ impl Simulator for ScriptProcesses {
         let _alone = self.here_alone.lock().unwrap_or_else(PoisonError::into_inner);
         self.here.simulate(plan, application, 1)
     }
-}
-
-/// How many processes memory holds, one of which is there, when each needs as much as that.
-fn fitting(peak_bytes: Option<u64>) -> usize {
-    let Some((free, peak)) = gaia_data::free_memory().zip(peak_bytes) else { return usize::MAX };
-    usize::try_from(free / peak.max(1)).unwrap_or(usize::MAX).saturating_add(1)
 }

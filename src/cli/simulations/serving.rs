@@ -4,8 +4,9 @@ use std::io::{Write, stdin, stdout};
 use std::sync::mpsc::channel;
 use std::{process, thread};
 
-use super::answer::{Answer, peak_bytes};
-use crate::applications::{Applications, build_with};
+use super::answer::Answer;
+use crate::applications::Applications;
+use crate::cli::reading::with_all_data;
 use crate::cli::{Failure, Terminal};
 use gaia_config::RunFile;
 use gaia_planner::{InThisProcess, Simulated, Simulator};
@@ -37,7 +38,7 @@ pub(in crate::cli) fn simulations(applications: &dyn Applications, terminal: &Te
 
 fn answer(line: &str, applications: &dyn Applications) -> Result<(), Failure> {
     let simulated = simulated(line, applications)?;
-    let answer = Answer { simulated, peak_bytes: peak_bytes() };
+    let answer = Answer { simulated, peak_bytes: gaia_data::peak_memory() };
     let mut out = stdout().lock();
     // A line of its own, whatever a script has left of one.
     let said = writeln!(out, "\n{}", serde_json::to_string(&answer).map_err(Failure::run)?)
@@ -50,8 +51,7 @@ fn simulated(line: &str, applications: &dyn Applications) -> Result<Simulated, F
     let text: String = serde_json::from_str(line).map_err(Failure::run)?;
     let file = RunFile::from_text(ORIGIN, &text, &[])?;
     let plan = file.plan()?;
-    let application = build_with(applications, &plan, 0..plan.topology.workers());
-    let application = application.map_err(|error| Failure::data(error, &file))?;
+    let application = with_all_data(&plan, &file, applications)?;
     let here = InThisProcess { threads: 1, interrupted: None };
     here.simulate(&plan, &application, 1).map_err(Failure::run)
 }

@@ -38,11 +38,7 @@ pub fn free_memory() -> Option<u64> {
 /// The same, as the system whose files are in `root` says.
 fn free_memory_in(root: &Path) -> Option<u64> {
     let number = |file: &Path| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
-    let of_machine = || {
-        let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
-    };
+    let of_machine = || bytes_of(&root.join("proc/meminfo"), "MemAvailable:");
     let of_group = || {
         let text = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
         let limits = text.lines().filter_map(|line| {
@@ -58,6 +54,18 @@ fn free_memory_in(root: &Path) -> Option<u64> {
         limits.min()
     };
     of_machine().into_iter().chain(of_group()).min()
+}
+
+/// The most memory that this process has had so far. `None` where the system does not say.
+pub fn peak_memory() -> Option<u64> {
+    bytes_of(Path::new("/proc/self/status"), "VmHWM:")
+}
+
+/// The figure of a line that begins with `name`, which is in kilobytes.
+fn bytes_of(file: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
 /// The most bytes of a file that one byte in memory stands for: numbers written with all their digits, as text.

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 use std::ops::Deref;
 
 use bytes::Bytes;
@@ -121,14 +121,14 @@ pub struct Saver<'s> {
     state: &'s mut State,
     /// Tensors whose memory is free.
     spare: &'s mut BTreeMap<String, Tensor>,
-    path: String,
+    path: Path<'s>,
 }
 
 /// Takes fields out of a [`State`], and puts them back into machines.
 #[derive(Debug)]
 pub struct Restorer<'s> {
     state: &'s mut State,
-    path: String,
+    path: Path<'s>,
 }
 
 /// Implements [`Persist`] by a walk over the fields of a machine.
@@ -216,7 +216,8 @@ impl State {
     pub fn in_memory_of(mut spare: Self, save: impl FnOnce(&mut Saver<'_>) -> Saved) -> Self {
         let mut state = Self::default();
         let spare = &mut spare.tensors;
-        let Ok(()) = save(&mut Saver { state: &mut state, spare, path: String::new() });
+        let mut name = String::new();
+        let Ok(()) = save(&mut Saver { state: &mut state, spare, path: Path::begin(&mut name) });
         state
     }
 
@@ -228,7 +229,8 @@ impl State {
         mut self,
         restore: impl FnOnce(&mut Restorer<'_>) -> Result<(), StateError>,
     ) -> Result<(), StateError> {
-        restore(&mut Restorer { state: &mut self, path: String::new() })?;
+        let mut name = String::new();
+        restore(&mut Restorer { state: &mut self, path: Path::begin(&mut name) })?;
         let names = self.tensors.into_keys().chain(self.records.into_keys());
         names.into_iter().next().map_or(Ok(()), |name| Err(StateError::Surplus { name }))
     }
@@ -242,7 +244,7 @@ impl Saver<'_> {
     /// Never, as of every method here.
     pub fn record<T: Serialize>(&mut self, name: &str, field: &T) -> Saved {
         let bytes = messagepack::encode(field);
-        self.state.records.insert(join(&self.path, name), bytes.into());
+        self.state.records.insert(self.path.of(name), bytes.into());
         Ok(())
     }
 
@@ -258,7 +260,7 @@ impl Saver<'_> {
 
     /// Numbers that are as many as the plan says.
     pub fn tensor(&mut self, name: &str, content: Content, field: &[f32]) -> Saved {
-        let name = join(&self.path, name);
+        let name = self.path.of(name);
         let spare = self.spare.remove(&name).map(|tensor| tensor.values);
         let values = match spare.filter(|values| values.capacity() >= field.len()) {
             Some(mut values) => {
@@ -350,7 +352,7 @@ impl Saver<'_> {
 
     /// The walk over a part.
     pub fn at(&mut self, part: impl Display) -> Saver<'_> {
-        Saver { path: join(&self.path, part), state: self.state, spare: self.spare }
+        Saver { path: self.path.at(part), state: self.state, spare: self.spare }
     }
 }
 
@@ -377,17 +379,17 @@ impl Restorer<'_> {
         field: &mut T,
         fits: impl FnOnce(&T, &T) -> bool,
     ) -> Result<(), StateError> {
-        let name = join(&self.path, name);
-        let Some(bytes) = self.state.records.remove(&name) else {
-            return Err(StateError::Missing { name });
+        let path = self.path.at(name);
+        let Some(bytes) = self.state.records.remove(path.name()) else {
+            return Err(StateError::Missing { name: path.name().to_owned() });
         };
 
         let found = messagepack::decode(&bytes).map_err(|error| StateError::Unreadable {
-            name: name.clone(),
+            name: path.name().to_owned(),
             problem: error.to_string(),
         })?;
         if !fits(&found, field) {
-            return Err(StateError::Unfit { name });
+            return Err(StateError::Unfit { name: path.name().to_owned() });
         }
 
         *field = found;
@@ -404,12 +406,13 @@ impl Restorer<'_> {
         _content: Content,
         field: &mut T,
     ) -> Result<(), StateError> {
-        let name = join(&self.path, name);
-        let Some(found) = self.state.tensors.remove(&name) else {
-            return Err(StateError::Missing { name });
+        let path = self.path.at(name);
+        let Some(found) = self.state.tensors.remove(path.name()) else {
+            return Err(StateError::Missing { name: path.name().to_owned() });
         };
         let (found, expected) = (found.values, field.len());
         if found.len() != expected {
+            let name = path.name().to_owned();
             return Err(StateError::WrongLength { name, found: found.len(), expected });
         }
 
@@ -428,11 +431,12 @@ impl Restorer<'_> {
         field: &mut Vec<f32>,
         fits: impl FnOnce(usize) -> bool,
     ) -> Result<(), StateError> {
-        let full_name = join(&self.path, name);
-        let found = self.state.tensors.get(&full_name).map_or(0, |found| found.values.len());
+        let path = self.path.at(name);
+        let found = self.state.tensors.get(path.name()).map_or(0, |found| found.values.len());
         if !fits(found) {
-            return Err(StateError::Unfit { name: full_name });
+            return Err(StateError::Unfit { name: path.name().to_owned() });
         }
+        drop(path);
 
         *field = vec![0.0; found];
         self.tensor(name, content, field)
@@ -511,10 +515,10 @@ impl Restorer<'_> {
         self.record(name, &mut keys)?;
         parts.clear();
 
-        let unfit = self.unfit(name);
         let mut inner = self.at(name);
         for (number, key) in keys.into_iter().enumerate() {
-            let part = fresh(&key).ok_or_else(|| unfit.clone())?;
+            let unfit = || StateError::Unfit { name: inner.path.name().to_owned() };
+            let part = fresh(&key).ok_or_else(unfit)?;
             parts.insert(key.clone(), part);
             let part = parts.get_mut(&key).expect("a key that was inserted");
             walk(part, &mut inner.at(number))?;
@@ -545,12 +549,12 @@ impl Restorer<'_> {
 
     /// The walk over a part.
     pub fn at(&mut self, part: impl Display) -> Restorer<'_> {
-        Restorer { path: join(&self.path, part), state: self.state }
+        Restorer { path: self.path.at(part), state: self.state }
     }
 
     /// The error that a field does not fit, for a check across fields.
     pub fn unfit(&self, name: &str) -> StateError {
-        StateError::Unfit { name: join(&self.path, name) }
+        StateError::Unfit { name: self.path.of(name) }
     }
 }
 
@@ -564,10 +568,47 @@ impl<T: Persist<C> + ?Sized, C> Persist<C> for Box<T> {
     }
 }
 
-fn join(path: &str, name: impl Display) -> String {
-    match path {
-        "" => name.to_string(),
-        path => format!("{path}.{name}"),
+/// The name of the part that a walk is at. The walks over parts of this part write theirs behind it, and take it back.
+#[derive(Debug)]
+struct Path<'s> {
+    name: &'s mut String,
+    /// The length of the name of the part around this one.
+    outer: usize,
+}
+
+impl<'s> Path<'s> {
+    /// The path of a whole machine, which has no name.
+    fn begin(name: &'s mut String) -> Self {
+        Self { name, outer: 0 }
+    }
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    /// The path of a part.
+    fn at(&mut self, part: impl Display) -> Path<'_> {
+        let outer = self.name.len();
+        let written = match outer {
+            0 => write!(self.name, "{part}"),
+            _ => write!(self.name, ".{part}"),
+        };
+        written.expect("a string takes every text");
+        Path { name: self.name, outer }
+    }
+
+    /// The name of a part.
+    fn of(&self, part: &str) -> String {
+        match self.name() {
+            "" => part.to_owned(),
+            name => [name, ".", part].concat(),
+        }
+    }
+}
+
+impl Drop for Path<'_> {
+    fn drop(&mut self) {
+        self.name.truncate(self.outer);
     }
 }
 

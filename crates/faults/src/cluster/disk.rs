@@ -44,6 +44,14 @@ pub(crate) struct Found {
     pub(crate) torn: bool,
 }
 
+/// What a node's log holds.
+pub(crate) struct Log {
+    /// All whole records with their numbers.
+    pub(crate) records: Vec<(u64, Bytes)>,
+    /// Whether a torn tail was truncated.
+    torn: bool,
+}
+
 /// Which of the bytes that were not synced survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Survives {
@@ -129,6 +137,15 @@ impl Disk {
     /// # Errors
     /// If a synced record is damaged.
     pub(crate) fn recover(&mut self) -> Result<Found, LogError> {
+        let Log { records, torn } = self.read_log()?;
+        Ok(Found { checkpoint: self.checkpoint.clone(), records, torn })
+    }
+
+    /// Reads the log and truncates a torn tail.
+    ///
+    /// # Errors
+    /// If a synced record is damaged.
+    pub(crate) fn read_log(&mut self) -> Result<Log, LogError> {
         let mut scan = Scan::new(&self.segment, &self.owner, RECORD_BYTES_MAX)?;
         let mut records = Vec::new();
         for record in scan.by_ref() {
@@ -141,8 +158,7 @@ impl Disk {
         }
         self.synced_bytes = end.whole_bytes;
         self.appender = end.appender;
-        let torn = end.torn.is_some();
-        Ok(Found { checkpoint: self.checkpoint.clone(), records, torn })
+        Ok(Log { records, torn: end.torn.is_some() })
     }
 
     /// The number of the next record.

@@ -13,6 +13,7 @@ use gaia_core::types::{
     Clock, DcId, Deltas, ModelLayout, RowSet, ShardId, ShardLayout, TableDeltas, TableLayout,
     TableRows,
 };
+use gaia_core::wire::ReceivedBody;
 
 use super::{Seed, Target};
 
@@ -20,16 +21,19 @@ pub const TARGET: Target = Target { name: "lan", check, seeds };
 
 fn check(data: &[u8]) {
     let Some((kind, body)) = data.split_first() else { return };
-    let layout = layout();
+    let (body, layout) = (ReceivedBody::from(body.to_vec()), layout());
     if *kind == FROM_WORKER {
-        if let Ok(message) = decode_worker_message(body, &layout) {
+        if let Ok(message) = decode_worker_message(&body, &layout) {
             let again = encode_worker_message(&message, &layout).to_vec();
-            assert!(decode_worker_message(&again, &layout).is_ok(), "it is understood again");
+            assert!(
+                decode_worker_message(&again.into(), &layout).is_ok(),
+                "it is understood again"
+            );
         }
-    } else if let Ok(message) = decode_rows_read(body, &layout) {
+    } else if let Ok(message) = decode_rows_read(&body, &layout) {
         assert!(message.values.len() <= layout.parameters());
         let again = encode_rows_read(&message).to_vec();
-        let message = decode_rows_read(&again, &layout).expect("understood again");
+        let message = decode_rows_read(&again.clone().into(), &layout).expect("understood again");
         assert_eq!(encode_rows_read(&message).to_vec(), again, "as what it was");
     }
 }

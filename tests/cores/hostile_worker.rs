@@ -80,11 +80,11 @@ impl Cluster {
     /// A message of a worker over the network.
     fn give(&mut self, from: WorkerId, message: &WorkerMessage) -> RequestOrder {
         let body = encode_worker_message(message, &self.layout).to_vec();
-        self.give_bytes(from, &body).unwrap()
+        self.give_bytes(from, body).unwrap()
     }
 
-    fn give_bytes(&mut self, from: WorkerId, body: &[u8]) -> Result<RequestOrder, LanError> {
-        let message = decode_worker_message(body, &self.layout)?;
+    fn give_bytes(&mut self, from: WorkerId, body: Vec<u8>) -> Result<RequestOrder, LanError> {
+        let message = decode_worker_message(&body.into(), &self.layout)?;
         let order = self.servers[from.dc.index()].handle_worker(self.now, from, message);
         self.collect(from.dc);
         Ok(order)
@@ -182,14 +182,14 @@ fn malformed(layout: &ShardLayout) -> Vec<(Vec<u8>, LanError)> {
         encode_worker_message(&update((clock, clock), &[(0, 1.0), (3, 1.0)], layout), layout)
             .to_vec();
     // The kind and the clocks of each.
-    let (of_read, of_update) = (&good_read[..9], &good_update[..17]);
+    let (of_read, of_update) = (&good_read[..12], &good_update[..20]);
     let listed = |head: &[u8], count: u32, rest: &[u32]| {
-        let rest = std::iter::once(count).chain(rest.iter().copied()).flat_map(u32::to_le_bytes);
-        [head, &[1], &rest.collect::<Vec<u8>>()].concat()
+        let rest = [1, count].into_iter().chain(rest.iter().copied()).flat_map(u32::to_le_bytes);
+        [head, &rest.collect::<Vec<u8>>()].concat()
     };
     let at_clocks = |clock: u64, at: u64| {
         let head = [clock.to_le_bytes(), at.to_le_bytes()].concat();
-        [&of_update[..1], &head, &good_update[17..]].concat()
+        [&of_update[..4], &head, &good_update[20..]].concat()
     };
 
     vec![
@@ -200,9 +200,9 @@ fn malformed(layout: &ShardLayout) -> Vec<(Vec<u8>, LanError)> {
         (listed(of_read, u32::MAX, &[0]), short("rows")),
         (listed(of_update, 2, &[0, 1, 0]), short("values")),
         // Kinds and forms.
-        (vec![3], LanError::PeerSentUnknown { what: "message", found: 3, most: 2 }),
+        (vec![3, 0, 0, 0], LanError::PeerSentUnknown { what: "message", found: 3, most: 2 }),
         (
-            [of_read, &[9]].concat(),
+            [of_read, &[9, 0, 0, 0]].concat(),
             LanError::PeerSentUnknown { what: "form of rows", found: 9, most: 1 },
         ),
         // Rows that do not exist, rows that are repeated and rows that go back.
@@ -254,7 +254,7 @@ fn untimely(worker: &ManualWorker, layout: &ShardLayout) -> Vec<(WorkerMessage, 
 /// The hostile worker says what it may not. Counts the refusals of each kind.
 fn forge(cluster: &mut Cluster, refused: &mut BTreeMap<String, u64>) {
     for (body, expected) in malformed(&cluster.layout) {
-        assert_eq!(cluster.give_bytes(HOSTILE, &body), Err(expected), "{body:?}");
+        assert_eq!(cluster.give_bytes(HOSTILE, body.clone()), Err(expected), "{body:?}");
     }
     for (message, expected) in untimely(&cluster.workers[&HOSTILE], &cluster.layout) {
         let due = cluster.servers[0].due(HOSTILE);

@@ -81,7 +81,7 @@ fn lan_frames() -> Vec<Vec<u8>> {
     for kind in [Hello, WorkerMessage, RowsRead, Order, Report, Copy] {
         for body in [&[][..], &[7; 50]] {
             let mut frame = Vec::new();
-            encode_lan(kind, body, &mut frame);
+            encode_lan(kind, &body.to_vec().into(), &mut frame);
             frames.push(frame);
         }
     }

@@ -20,7 +20,7 @@ use gaia_core::types::{
 };
 use gaia_core::wire::{
     BulkHeader, BulkKind, ControlMessage, Gathering, LanKind, decode_bulk, decode_control,
-    encode_bulk, encode_control, frame_len,
+    encode_bulk, encode_control, encode_lan, frame_len,
 };
 
 /// Gives each case to `count`: its name, and work that is to be counted once.
@@ -250,8 +250,7 @@ fn lan_frames(count: &mut Count<'_>) {
         count(&format!("encode LAN frames: {name}"), &mut || {
             frames.clear();
             let body = encode_worker_message(&message, &layout);
-            let mut each = body.frames(LanKind::WorkerMessage);
-            while each.append_next(&mut frames) {}
+            encode_lan(LanKind::WorkerMessage, &body, &mut frames);
             black_box(&frames);
         });
         count(&format!("decode LAN frames: {name}"), &mut || {

@@ -10,8 +10,7 @@ mod message;
 
 pub use crate::types::Lane;
 pub use lan::{
-    LanError, decode_rows_read, decode_rows_read_with, decode_worker_message,
-    decode_worker_message_with, encode_rows_read, encode_worker_message,
+    LanError, decode_rows_read, decode_worker_message, encode_rows_read, encode_worker_message,
 };
 pub use message::{ProbeRequest, Probed, RowsRead, Stretch, WorkerMessage};
 

@@ -26,6 +26,14 @@ impl ReusedValues {
         values
     }
 
+    /// The largest memory that was given before and nobody else holds any more, with what it holds. Empty if there is none.
+    pub fn take_largest(&mut self) -> Vec<f32> {
+        let free = self.given.iter().enumerate().filter(|(_, given)| !given.is_shared());
+        let largest = free.max_by_key(|(_, given)| given.len()).map(|(at, _)| at);
+        let taken = largest.and_then(|at| self.given.swap_remove(at).reclaim());
+        taken.unwrap_or_default()
+    }
+
     /// What was given before and nobody else holds any more, if it is large enough for `count` values and not much larger.
     fn free(&mut self, count: usize) -> Option<Vec<f32>> {
         let fits = |capacity: usize| (count..=count.saturating_mul(2)).contains(&capacity);
@@ -43,13 +51,18 @@ impl ReusedValues {
     /// Gives values to others.
     pub fn give(&mut self, values: Vec<f32>) -> SharedValues {
         let values = SharedValues::from(values);
-        self.given.push(values.clone());
+        self.remember(values.clone());
+        values
+    }
+
+    /// Remembers values that others hold as well.
+    pub fn remember(&mut self, values: SharedValues) {
+        self.given.push(values);
         if self.given.len() > GIVEN_MAX {
             let sizes = self.given.iter().map(|given| given.len()).enumerate();
             let least = sizes.min_by_key(|(_, len)| *len).map_or(0, |(at, _)| at);
             self.given.swap_remove(least);
         }
-        values
     }
 }
 
@@ -97,6 +110,19 @@ mod tests {
         short.push(1.0);
         drop(reused.give(short));
         assert_eq!(reused.take_stale(40).len(), 40);
+    }
+
+    #[test]
+    fn the_largest_memory_that_is_free_is_taken_first() {
+        let mut reused = ReusedValues::default();
+        assert_eq!(reused.take_largest(), []);
+        let held: Vec<SharedValues> = [10, 40, 20].map(|count| given(&mut reused, count)).into();
+        let part = held[1].part(3..4);
+        drop(held);
+        let found = [(); 3].map(|()| reused.take_largest().len());
+        assert_eq!(found, [20, 10, 0], "a part holds the whole");
+        drop(part);
+        assert_eq!(reused.take_largest(), [1.0; 40]);
     }
 
     #[test]

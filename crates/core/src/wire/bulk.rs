@@ -128,7 +128,7 @@ pub fn encode_bulk(
     format: ValueFormat,
     out: &mut Vec<u8>,
 ) {
-    let start = envelope::open(Family::Bulk, header.kind as u8, format_number(format), out);
+    let start = envelope::open(header.kind as u8, format_number(format), out);
     let flags = (LAST * u16::from(header.last)) | (RELAYED * u16::from(header.relayed));
     out.extend_from_slice(&header.origin.0.to_le_bytes());
     out.extend_from_slice(&header.shard.0.to_le_bytes());

@@ -136,7 +136,7 @@ impl ControlMessage {
 /// # Panics
 /// If the frame exceeds [`CONTROL_FRAME_BYTES_MAX`](crate::types::limits::CONTROL_FRAME_BYTES_MAX).
 pub fn encode_control(message: &ControlMessage, out: &mut Vec<u8>) {
-    let start = envelope::open(Family::Control, 0, 0, out);
+    let start = envelope::open(0, 0, out);
     messagepack::append(message, out);
     envelope::seal(Family::Control, start, out);
 }

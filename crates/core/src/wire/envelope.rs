@@ -58,27 +58,38 @@ pub(super) fn is_of(family: Family, frame: &[u8]) -> bool {
     frame.starts_with(&family.magic())
 }
 
-/// Appends an envelope whose length and CRC [`seal`] fills in. Returns the position at which the frame begins.
-pub(super) fn open(family: Family, kind: u8, format: u8, out: &mut Vec<u8>) -> usize {
+/// Appends an envelope that [`seal`] fills in. Returns the position at which the frame begins.
+pub(super) fn open(kind: u8, format: u8, out: &mut Vec<u8>) -> usize {
     let start = out.len();
-    out.extend_from_slice(&family.magic());
-    out.extend_from_slice(&PROTOCOL_VERSION.to_le_bytes());
-    out.extend_from_slice(&[kind, format]);
-    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&[0; ENVELOPE_BYTES]);
+    (out[start + 6], out[start + 7]) = (kind, format);
     start
 }
 
-/// Fills in length and CRC of the frame that begins at `start` and ends with `out`.
+/// Fills in the envelope of the frame that begins at `start` and ends with `out`.
 pub(super) fn seal(family: Family, start: usize, out: &mut [u8]) {
-    let frame = &mut out[start..];
-    assert!(
-        frame.len() <= family.bytes_max(),
-        "frames are cut to their limit before they are sealed"
-    );
-    let bytes = frame.len() as u32;
-    frame[8..12].copy_from_slice(&bytes.to_le_bytes());
-    let crc = crc_of(frame);
-    frame[12..16].copy_from_slice(&crc.to_le_bytes());
+    let frame = out[start..].split_first_chunk_mut::<ENVELOPE_BYTES>();
+    let (envelope, body) = frame.expect("the frame was opened");
+    *envelope = of(family, envelope[6], envelope[7], std::iter::once(&*body));
+}
+
+/// The envelope of a frame whose body is in pieces.
+pub(super) fn of<'a>(
+    family: Family,
+    kind: u8,
+    format: u8,
+    body: impl Iterator<Item = &'a [u8]> + Clone,
+) -> [u8; ENVELOPE_BYTES] {
+    let bytes = ENVELOPE_BYTES + body.clone().map(<[u8]>::len).sum::<usize>();
+    assert!(bytes <= family.bytes_max(), "frames are cut to their limit before they are sealed");
+    let mut envelope = [0; ENVELOPE_BYTES];
+    envelope[..4].copy_from_slice(&family.magic());
+    envelope[4..6].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+    (envelope[6], envelope[7]) = (kind, format);
+    envelope[8..12].copy_from_slice(&(bytes as u32).to_le_bytes());
+    let crc = crc_of(&envelope, body);
+    envelope[12..].copy_from_slice(&crc.to_le_bytes());
+    envelope
 }
 
 /// Checks magic, version, length and CRC, in this order. Returns kind, format and the bytes behind the envelope.
@@ -91,12 +102,32 @@ pub(super) fn check(family: Family, frame: &[u8]) -> Result<(u8, u8, &[u8]), Fra
     if claimed != frame.len() {
         return Err(FrameError::PeerSentWrongLength { claimed, present: frame.len() });
     }
+    check_crc(envelope, body)?;
+    Ok((envelope[6], envelope[7], body))
+}
+
+/// Checks magic, version and length of a frame whose body has not arrived. Returns kind, format and the size of the body.
+pub(super) fn check_first(
+    family: Family,
+    envelope: &[u8; ENVELOPE_BYTES],
+) -> Result<(u8, u8, usize), FrameError> {
+    let bytes = claimed_len(envelope, family)?;
+    Ok((envelope[6], envelope[7], bytes - ENVELOPE_BYTES))
+}
+
+/// What the envelope has in the field of the value format.
+pub(super) fn format_of(envelope: &[u8; ENVELOPE_BYTES]) -> u8 {
+    envelope[7]
+}
+
+/// Checks the CRC of a frame.
+pub(super) fn check_crc(envelope: &[u8; ENVELOPE_BYTES], body: &[u8]) -> Result<(), FrameError> {
     let found = u32_at(envelope, 12);
-    let expected = crc_of(frame);
+    let expected = crc_of(envelope, std::iter::once(body));
     if found != expected {
         return Err(FrameError::PeerSentDamagedFrame { found, expected });
     }
-    Ok((envelope[6], envelope[7], body))
+    Ok(())
 }
 
 fn claimed_len(envelope: &[u8; ENVELOPE_BYTES], family: Family) -> Result<usize, FrameError> {
@@ -120,10 +151,10 @@ fn claimed_len(envelope: &[u8; ENVELOPE_BYTES], family: Family) -> Result<usize,
 }
 
 /// The CRC-32 of a whole frame except its CRC field.
-fn crc_of(frame: &[u8]) -> u32 {
+fn crc_of<'a>(envelope: &[u8; ENVELOPE_BYTES], body: impl Iterator<Item = &'a [u8]>) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&frame[..12]);
-    hasher.update(&frame[16..]);
+    hasher.update(&envelope[..12]);
+    body.for_each(|piece| hasher.update(piece));
     hasher.finalize()
 }
 

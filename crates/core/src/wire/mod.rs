@@ -25,6 +25,7 @@ mod envelope;
 mod error;
 mod lan;
 mod lan_body;
+mod received_body;
 
 pub use bulk::{BULK_HEADER_BYTES, BulkHeader, BulkKind, decode_bulk, encode_bulk, peek_bulk};
 pub use control::{ControlMessage, Hello, LinkReport, decode_control, encode_control, is_control};
@@ -32,3 +33,4 @@ pub use envelope::{ENVELOPE_BYTES, PROTOCOL_VERSION, frame_len};
 pub use error::FrameError;
 pub use lan::{Gathering, LanFrames, LanKind, encode_lan};
 pub use lan_body::LanBody;
+pub use received_body::ReceivedBody;

@@ -22,7 +22,7 @@ use tokio::time::{interval, sleep, sleep_until, timeout};
 use tracing::warn;
 
 use super::connections::acceptor::ProvenCaller;
-use super::connections::channel::{Channel, Reader};
+use super::connections::channel::{Channel, Reader, Received};
 use super::connections::message::{
     Answer, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack,
 };
@@ -221,8 +221,9 @@ impl Agreement {
                 }
                 changed = said.changed() => if changed.is_err() { return },
                 Some(next) = received.recv() => match next {
-                    Ok((LanKind::Summary, bytes)) => {
+                    Ok((LanKind::Summary, body)) => {
                         has_said = true;
+                        let bytes = body.to_vec();
                         let summary = Summary { bytes, description: description.clone() };
                         if let Err(reason) = self.add(hello.node, summary) {
                             break Err(reason);
@@ -350,7 +351,7 @@ async fn exchange(
                 let _lost = parcels.send((LanKind::Report, pack(&alive).into())).await;
             }
             next = received.recv() => match next.ok_or(ChannelError::Closed)?? {
-                (LanKind::Summary, body) => all.push(body),
+                (LanKind::Summary, body) => all.push(body.to_vec()),
                 (LanKind::Order, body) => match unpack(&body)? {
                     Order::Abort { reason } => return Ok(Err(reason)),
                     Order::Use(choice) => chosen = Some(choice),
@@ -367,7 +368,7 @@ async fn exchange(
 }
 
 /// A message on a connection, or why it has ended.
-type Message = Result<(LanKind, Vec<u8>), ChannelError>;
+type Message = Result<Received, ChannelError>;
 
 /// Receives the messages of a connection, until it ends or the second value is dropped.
 fn receiving(mut reader: Reader) -> (Receiver<Message>, JoinSet<()>) {

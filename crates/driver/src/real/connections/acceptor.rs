@@ -515,7 +515,7 @@ mod tests {
         check(&opening, HANDSHAKE_MAX).await;
         check(b"GET / HTTP/1.1\r\n\r\n", Duration::ZERO).await;
         let mut hello = Vec::new();
-        encode_lan(LanKind::Hello, &pack(&stage.worker.hello(Purpose::Join)), &mut hello);
+        encode_lan(LanKind::Hello, &pack(&stage.worker.hello(Purpose::Join)).into(), &mut hello);
         assert!(hello.len() < HELLO_BYTES_MAX);
 
         check(&hello, Duration::ZERO).await;

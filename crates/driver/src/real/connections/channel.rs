@@ -20,13 +20,13 @@ use crate::real::error::{ChannelError, LinkFault};
 use gaia_certificates::{Credentials, Proof, Refusal, SERVER_NAME};
 use gaia_core::session::Incarnation;
 use gaia_core::topology::Address;
-use gaia_core::wire::{ENVELOPE_BYTES, Gathering, LanBody, LanKind, frame_len};
+use gaia_core::wire::{ENVELOPE_BYTES, Gathering, LanBody, LanKind, ReceivedBody};
 
 /// A message to send.
 pub(in crate::real) type Parcel = (LanKind, LanBody);
 
 /// A message that was received.
-pub(in crate::real) type Received = (LanKind, Vec<u8>);
+pub(in crate::real) type Received = (LanKind, ReceivedBody);
 
 /// Both halves of a connection.
 pub(in crate::real) struct Channel {
@@ -41,8 +41,6 @@ pub(in crate::real) struct Channel {
 /// The reading half of a connection.
 pub(in crate::real) struct Reader {
     half: ReadHalf<Box<dyn Stream>>,
-    /// The latest frame.
-    frame: Vec<u8>,
     gathering: Gathering,
     memory: MessageMemory,
     proof: Option<Proof>,
@@ -51,8 +49,6 @@ pub(in crate::real) struct Reader {
 /// The writing half of a connection.
 pub(in crate::real) struct Writer {
     half: WriteHalf<Box<dyn Stream>>,
-    /// The latest frame.
-    frame: Vec<u8>,
 }
 
 impl Channel {
@@ -61,12 +57,11 @@ impl Channel {
         Self {
             reader: Reader {
                 half: read,
-                frame: Vec::new(),
                 gathering: Gathering::default(),
                 memory: MessageMemory::default(),
                 proof: None,
             },
-            writer: Writer { half: write, frame: Vec::new() },
+            writer: Writer { half: write },
             chain,
             incarnation: None,
         }
@@ -226,7 +221,7 @@ impl Channel {
 }
 
 impl Reader {
-    /// The same, whose messages are in the memory of others that were [decoded](MessageMemory::decode).
+    /// The same, whose messages are in the memory of those of other connections.
     pub(in crate::real) fn in_memory(self, memory: MessageMemory) -> Self {
         Self { memory, ..self }
     }
@@ -239,20 +234,21 @@ impl Reader {
         silence_max: Option<Duration>,
     ) -> Result<Received, ChannelError> {
         loop {
-            let Self { half, frame, proof, .. } = self;
-            tokio::select! {
+            let Self { half, gathering, memory, proof } = self;
+            let arriving = gather_frame(half, gathering, &bytes_max, || memory.take());
+            let gathered = tokio::select! {
                 biased;
                 refusal = revoked(proof) => Err(ChannelError::Other(refusal.to_string())),
-                read = read_frame_within(half, frame, silence_max) => read,
-            }?;
-            let spare = || self.memory.body();
-            if let Some(message) = self.gathering.push(&self.frame, &bytes_max, spare)? {
-                return Ok(message);
+                gathered = within_if_some(silence_max, arriving) => gathered,
+            };
+            if let Some((kind, body)) = gathered? {
+                memory.remember(&body);
+                return Ok((kind, body));
             }
         }
     }
 
-    async fn hello(&mut self) -> Result<Vec<u8>, ChannelError> {
+    async fn hello(&mut self) -> Result<ReceivedBody, ChannelError> {
         match self.next(|_| HELLO_BYTES_MAX, None).await? {
             (LanKind::Hello, body) => Ok(body),
             (other, _) => Err(ChannelError::Other(format!("received {other:?}, expected a hello"))),
@@ -268,14 +264,13 @@ async fn revoked(proof: &mut Option<Proof>) -> Refusal {
     }
 }
 
-async fn read_frame_within(
-    half: &mut ReadHalf<Box<dyn Stream>>,
-    frame: &mut Vec<u8>,
-    silence_max: Option<Duration>,
-) -> Result<(), ChannelError> {
-    match silence_max {
-        Some(most) => within(most, read_frame(half, frame)).await,
-        None => read_frame(half, frame).await,
+async fn within_if_some<T>(
+    time_max: Option<Duration>,
+    awaited: impl Future<Output = Result<T, ChannelError>>,
+) -> Result<T, ChannelError> {
+    match time_max {
+        Some(most) => within(most, awaited).await,
+        None => awaited.await,
     }
 }
 
@@ -290,32 +285,27 @@ async fn within<T, E: Into<ChannelError>>(
     }
 }
 
-async fn read_frame(
+/// Reads a frame into the memory of its message. Returns the message that it completes, if any.
+async fn gather_frame(
     half: &mut ReadHalf<Box<dyn Stream>>,
-    frame: &mut Vec<u8>,
-) -> Result<(), ChannelError> {
-    // What is there is overwritten, which saves to clear it.
-    frame.resize(frame.len().max(ENVELOPE_BYTES), 0);
-    let first = half.read(&mut frame[..ENVELOPE_BYTES]).await?;
+    gathering: &mut Gathering,
+    bytes_max: impl Fn(LanKind) -> usize,
+    spare: impl FnOnce() -> Vec<f32>,
+) -> Result<Option<Received>, ChannelError> {
+    let mut envelope = [0; ENVELOPE_BYTES];
+    let first = half.read(&mut envelope).await?;
     if first == 0 {
         return Err(ChannelError::Closed);
     }
-    half.read_exact(&mut frame[first..ENVELOPE_BYTES]).await?;
-    let length = frame_len(&frame[..ENVELOPE_BYTES])?.expect("an envelope is here");
-    frame.resize(length, 0);
-    half.read_exact(&mut frame[ENVELOPE_BYTES..]).await?;
-    Ok(())
+    half.read_exact(&mut envelope[first..]).await?;
+    half.read_exact(gathering.begin_frame(&envelope, bytes_max, spare)?).await?;
+    Ok(gathering.finish_frame()?)
 }
 
 impl Writer {
-    /// Sends a message frame by frame: one is still in the processor's cache when it is written.
+    /// Sends a message from where it is: what a frame has was just read for its checksum, and is in the processor's cache.
     async fn send(&mut self, kind: LanKind, body: &LanBody) -> Result<(), ChannelError> {
-        let mut frames = body.frames(kind);
-        self.frame.clear();
-        while frames.append_next(&mut self.frame) {
-            self.half.write_all(&self.frame).await?;
-            self.frame.clear();
-        }
+        self.half.write_all_buf(&mut body.frames(kind)).await?;
         self.half.flush().await?;
         Ok(())
     }
@@ -384,7 +374,7 @@ mod tests {
     /// A message of another version of the protocol.
     fn foreign<T: serde::Serialize>(message: &T) -> Vec<u8> {
         let mut bytes = Vec::new();
-        encode_lan(LanKind::Hello, &pack(message), &mut bytes);
+        encode_lan(LanKind::Hello, &pack(message).into(), &mut bytes);
         bytes[4..6].copy_from_slice(&9_u16.to_le_bytes());
         bytes
     }

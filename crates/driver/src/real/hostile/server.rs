@@ -167,7 +167,7 @@ impl HostileServer {
         }
         self.clock = self.clock.next();
         self.hear_read().await;
-        body
+        body.to_vec()
     }
 }
 

@@ -30,7 +30,7 @@ fn forbidden(worker: &ManualWorker) -> Vec<(LanKind, Vec<u8>, &'static str)> {
         // Lengths and kinds.
         (message, Vec::new(), "ends within its kind"),
         (message, longer, "3 bytes after the end of a message"),
-        (message, vec![9], "peer sent message 9, expected 0 to 2"),
+        (message, vec![9, 0, 0, 0], "peer sent message 9, expected 0 to 2"),
         (message, vec![0; 1 << 20], "expected at most"),
         (LanKind::Report, vec![0], "received Report from a worker"),
         // Clocks, and requests that are not due.

@@ -16,7 +16,7 @@ use crate::real::connections::throttle::LogThrottle;
 use crate::real::error::ChannelError;
 use crate::real::node::context::NodeContext;
 use crate::real::{FromNear, NearWorker, NextRequests};
-use gaia_core::node::{RowsRead, WorkerMessage, decode_worker_message_with, encode_rows_read};
+use gaia_core::node::{RowsRead, WorkerMessage, decode_worker_message, encode_rows_read};
 use gaia_core::recovery::RequestSeq;
 use gaia_core::store::ShardRows;
 use gaia_core::types::{NodeId, ShardId, ShardLayout, WorkerId};
@@ -312,15 +312,13 @@ async fn receive(
     (layout, memory): (ShardLayout, MessageMemory),
     sender: Sender<FromWorker>,
 ) {
-    let mut reader = reader.in_memory(memory.clone());
-    let decode =
-        |body| memory.decode(body, |body, take| decode_worker_message_with(body, &layout, take));
+    let mut reader = reader.in_memory(memory);
     let bytes_max = |_| worker_message_bytes_max(&layout);
     loop {
         let next = reader.next(bytes_max, None).await;
         let message = next.and_then(|(kind, body)| match kind {
-            LanKind::WorkerMessage => Ok(Sent::Message(decode(body)?)),
-            LanKind::CopyRows => match decode(body)? {
+            LanKind::WorkerMessage => Ok(Sent::Message(decode_worker_message(&body, &layout)?)),
+            LanKind::CopyRows => match decode_worker_message(&body, &layout)? {
                 WorkerMessage::Read { rows, .. } => Ok(Sent::CopyRows(rows)),
                 _ => Err(ChannelError::Other(
                     "received rows of copies that are no read, expected a read".into(),

@@ -21,12 +21,12 @@ use crate::real::server::mirrors::Addresses;
 use crate::real::server::workers::PARCELS_MAX;
 use crate::real::worker::evaluating::ShardCopy;
 use crate::real::{FromNear, NearServer, NextRequests};
-use gaia_core::node::{RowsRead, WorkerMessage, decode_rows_read_with, encode_worker_message};
+use gaia_core::node::{RowsRead, WorkerMessage, decode_rows_read, encode_worker_message};
 use gaia_core::recovery::RequestSeq;
 use gaia_core::store::ShardRows;
 use gaia_core::topology::Address;
 use gaia_core::types::{Clock, DcId, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
-use gaia_core::wire::LanKind;
+use gaia_core::wire::{LanKind, ReceivedBody};
 
 /// All servers of a data center, from the view of one of its workers.
 pub(super) struct Servers {
@@ -306,7 +306,7 @@ impl Far {
             let from = next.and_then(|(kind, body)| match kind {
                 LanKind::Hello if parcels.is_some() => Ok(FromServer::Joined(unpack(&body)?)),
                 LanKind::Hello => Ok(FromServer::Due(unpack(&body)?)),
-                LanKind::RowsRead if parcels.is_none() => self.read_rows(body),
+                LanKind::RowsRead if parcels.is_none() => self.read_rows(&body),
                 LanKind::Copy if parcels.is_none() => {
                     let (ticket, values) = decode_copy(&body)?;
                     check_copy(values.len(), self.layout.parameters())?;
@@ -337,10 +337,8 @@ impl Far {
     /// # Errors
     /// If it is not one that a correct server sends. An answer to another read than the latest is valid: a server sends it
     /// again after a reconnect.
-    fn read_rows(&self, body: Vec<u8>) -> Result<FromServer, ChannelError> {
-        let decoded =
-            self.memory.decode(body, |body, take| decode_rows_read_with(body, &self.layout, take));
-        let read = decoded?;
+    fn read_rows(&self, body: &ReceivedBody) -> Result<FromServer, ChannelError> {
+        let read = decode_rows_read(body, &self.layout)?;
         let topology = &self.context.run_context.plan.topology;
         check_waits(&read.held, topology)?;
         check_probes(&read.probes, self.id.dc, topology)?;

@@ -76,10 +76,8 @@ fn reads(worker: &mut Worker, stores: &mut [ShardStore]) -> Vec<(ShardId, ShardR
     reads
 }
 
-fn reply(worker: &mut Worker, stores: &[ShardStore], (shard, rows): &(ShardId, ShardRows)) {
-    let mut values = Vec::new();
-    stores[shard.index()].read(rows, &mut values);
-    let (clock, values) = (worker.clock(), values.into());
+fn reply(worker: &mut Worker, stores: &mut [ShardStore], (shard, rows): &(ShardId, ShardRows)) {
+    let (clock, values) = (worker.clock(), stores[shard.index()].read(rows));
     let (at, held, probes) = (clock, Vec::new(), Vec::new());
     let message = RowsRead { clock, at, values, held, probes, keeps: false, stretch: None };
     worker.handle_rows(*shard, message);
@@ -104,7 +102,7 @@ fn a_worker_holds_what_it_reads_also_where_it_was_saved_between_two_replies() {
                     running = worker(shards);
                     state.restore(|walk| running.restore(walk, ())).unwrap();
                 }
-                reply(&mut running, &stores, read);
+                reply(&mut running, &mut stores, read);
             }
             running.compute().unwrap();
             running.handle_computed();

@@ -37,8 +37,7 @@ use crate::store::{ShardDeltas, ShardStore};
 use crate::sync::WaitReason;
 use crate::types::limits::BULK_FRAME_BYTES_MAX;
 use crate::types::{
-    Clock, DcId, Instant, Model, ReusedValues, ServerId, ShardLayout, SharedValues, Tightness,
-    WorkerId,
+    Clock, DcId, Instant, Model, ServerId, ShardLayout, SharedValues, Tightness, WorkerId,
 };
 
 pub use blocks::{Blocks, DrainMethod};
@@ -124,8 +123,6 @@ pub struct Server {
     outputs: VecDeque<ServerOutput>,
     copy_ready: Clock,
     buffers: Buffers,
-    /// The memory of answers that workers may still hold.
-    answers: ReusedValues,
     stretches: Stretches,
 }
 
@@ -176,7 +173,6 @@ impl Server {
             outputs: VecDeque::new(),
             copy_ready: Clock::ZERO,
             buffers: Buffers::default(),
-            answers: ReusedValues::default(),
             stretches: Stretches::default(),
         }
     }
@@ -609,7 +605,7 @@ impl Server {
 
     /// Answers the reads that are not held back. A copy that travels is taken at a read.
     fn answer_reads(&mut self, now: Instant) {
-        let (remote, store) = (&self.remote, &self.store);
+        let (remote, store) = (&self.remote, &mut self.store);
         let is_shared =
             self.local.clocks().len() > 1 || self.traveling.is_some() || self.outliers.is_some();
         let gate = |clock, rows: &_, waited| remote.gate(clock, rows, waited, store);
@@ -629,9 +625,7 @@ impl Server {
             let values = if self.stretches.answers_without_values(found) {
                 SharedValues::default()
             } else {
-                let mut values = self.answers.take(read.rows.parameters(store.layout()));
-                store.read(&read.rows, &mut values);
-                self.answers.give(values)
+                store.read(&read.rows)
             };
             let (clock, at, held) = (read.clock, read.at, read.held);
             let (keeps, stretch) =
@@ -688,7 +682,6 @@ persist! {
                 outputs,
                 copy_ready,
                 buffers: _,
-                answers: _,
                 stretches: _,
             },
             walk,

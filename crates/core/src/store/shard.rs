@@ -5,13 +5,21 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::persist;
-use crate::types::{Content, Deltas, Model, RowSet, ShardLayout, TableDeltas, TableId, TableRows};
+use crate::types::{
+    Content, Deltas, Model, ReusedValues, RowSet, ShardLayout, SharedValues, TableDeltas, TableId,
+    TableRows,
+};
 
 /// The values of one shard, in the order of its [`ShardLayout`].
-#[derive(Clone, Debug)]
+///
+/// An answer with all of them holds them, as they were when it was given. The next change is made in other memory, which takes
+/// a dense update no longer: it reads a value and writes another, wherever that is.
+#[derive(Debug)]
 pub struct ShardStore {
     layout: ShardLayout,
-    values: Vec<f32>,
+    values: SharedValues,
+    /// The memory of answers and of earlier values.
+    memory: ReusedValues,
 }
 
 /// The rows of one shard that one iteration reads, by model row.
@@ -50,7 +58,7 @@ impl ShardStore {
             }
         }
         assert!(rest.is_empty(), "a shard has the parameters of its rows");
-        Self { layout, values }
+        Self { layout, values: values.into(), memory: ReusedValues::default() }
     }
 
     /// The layout of the shard.
@@ -65,7 +73,22 @@ impl ShardStore {
 
     /// As [`Self::values`], mutable.
     pub fn values_mut(&mut self) -> &mut [f32] {
+        if let Some(before) = self.leave_to_holders() {
+            self.values.copy_from_slice(&before);
+        }
         &mut self.values
+    }
+
+    /// If an answer holds the values, leaves them to it, and goes on with as many that are not written yet. Returns those that
+    /// were left.
+    fn leave_to_holders(&mut self) -> Option<SharedValues> {
+        if !self.values.is_shared() {
+            return None;
+        }
+        let next = self.memory.take_stale(self.values.len());
+        let before = std::mem::replace(&mut self.values, next.into());
+        self.memory.remember(before.clone());
+        Some(before)
     }
 
     /// Adds deltas to the values. Calls `on_change` with each changed range of the shard, its change and its new values.
@@ -80,46 +103,49 @@ impl ShardStore {
         deltas: &ShardDeltas,
         mut on_change: impl FnMut(Range<usize>, &[f32], &mut [f32]),
     ) {
-        let mut add = |start: usize, change: &[f32], values: &mut [f32]| {
-            let place = start..start + change.len();
-            let values = &mut values[place.clone()];
-            for (value, change) in values.iter_mut().zip(change) {
-                *value += change;
-            }
-            on_change(place, change, values);
+        let before = self.leave_to_holders();
+        let (layout, values) = (&self.layout, &mut self.values[..]);
+        let Some(before) = before else {
+            return deltas.for_each_range(layout, |start, change, _| {
+                let place = start..start + change.len();
+                let values = &mut values[place.clone()];
+                add_to(values, change);
+                on_change(place, change, values);
+            });
         };
 
-        for (table, changes) in deltas.tables() {
-            match &changes.rows {
-                TableRows::All => {
-                    let starts = self.layout.table_range(table).step_by(RANGE_MAX);
-                    for (start, change) in starts.zip(changes.values.chunks(RANGE_MAX)) {
-                        add(start, change, &mut self.values);
-                    }
-                }
-                TableRows::Listed(listed) => {
-                    let width = self.layout.width_of(table).max(1);
-                    for (row, change) in listed.iter().zip(changes.values.chunks_exact(width)) {
-                        let start = self.layout.row_offset(table, *row as usize);
-                        add(start, change, &mut self.values);
-                    }
-                }
-            }
+        let listed = deltas.tables().filter(|(_, changes)| changes.rows != TableRows::All);
+        for range in listed.map(|(table, _)| layout.table_range(table)) {
+            values[range.clone()].copy_from_slice(&before[range]);
         }
+        deltas.for_each_range(layout, |start, change, is_listed| {
+            let place = start..start + change.len();
+            let values = &mut values[place.clone()];
+            match is_listed {
+                true => add_to(values, change),
+                false => write_sums(&before[place.clone()], change, values),
+            }
+            on_change(place, change, values);
+        });
     }
 
-    /// Appends the values of the requested rows to `values`, one row after another.
+    /// The values of the requested rows, one row after another. If these are all of the shard they are not copied.
     ///
     /// # Panics
     /// If the shard lacks one of the rows ([`ShardRows::fits`]).
-    pub fn read(&self, rows: &ShardRows, values: &mut Vec<f32>) {
-        rows.append(&self.values, &self.layout, values);
+    pub fn read(&mut self, rows: &ShardRows) -> SharedValues {
+        if rows.tables().all(|(_, rows)| *rows == TableRows::All) {
+            return self.values.clone();
+        }
+        let mut values = self.memory.take(rows.parameters(&self.layout));
+        rows.append(&self.values, &self.layout, &mut values);
+        self.memory.give(values)
     }
 }
 
 persist! {
     impl Persist<()> for ShardStore {
-        fn walk(Self { layout: _, values }, walk, ()) {
+        fn walk(Self { layout: _, values, memory: _ }, walk, ()) {
             walk.tensor("values", Content::Values, values)
         }
     }
@@ -265,6 +291,27 @@ impl ShardDeltas {
         deltas.fits(layout).then_some(deltas)
     }
 
+    /// Visits each changed range of the shard: where it begins, its change, and whether its table lists rows. A range is a row of
+    /// a list, or a part of a table that changes as a whole.
+    fn for_each_range(&self, layout: &ShardLayout, mut visit: impl FnMut(usize, &[f32], bool)) {
+        for (table, changes) in self.tables() {
+            match &changes.rows {
+                TableRows::All => {
+                    let starts = layout.table_range(table).step_by(RANGE_MAX);
+                    for (start, change) in starts.zip(changes.values.chunks(RANGE_MAX)) {
+                        visit(start, change, false);
+                    }
+                }
+                TableRows::Listed(listed) => {
+                    let width = layout.width_of(table).max(1);
+                    for (row, change) in listed.iter().zip(changes.values.chunks_exact(width)) {
+                        visit(layout.row_offset(table, *row as usize), change, true);
+                    }
+                }
+            }
+        }
+    }
+
     /// The changes to each table, in the layout's order.
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &TableDeltas)> {
         self.0.tables.iter().enumerate().map(|(index, deltas)| (TableId(index as u16), deltas))
@@ -350,6 +397,18 @@ fn part(deltas: &Deltas, layout: &ShardLayout) -> Deltas {
     Deltas { tables: tables.collect() }
 }
 
+fn add_to(values: &mut [f32], changes: &[f32]) {
+    for (value, change) in values.iter_mut().zip(changes) {
+        *value += change;
+    }
+}
+
+fn write_sums(before: &[f32], changes: &[f32], values: &mut [f32]) {
+    for ((value, before), change) in values.iter_mut().zip(before).zip(changes) {
+        *value = before + change;
+    }
+}
+
 /// The most parameters of one range of changes: 32 KiB of them, of the values and of a sum fit into a core's cache.
 const RANGE_MAX: usize = 8 << 10;
 
@@ -382,14 +441,81 @@ mod tests {
             let mut model = Model::zeros(initial.layout().clone());
             let rows = RowSet { tables: vec![TableRows::listed((0..5).collect()), TableRows::All] };
             for layout in &layouts {
-                let store = ShardStore::new(layout.clone(), &initial);
+                let mut store = ShardStore::new(layout.clone(), &initial);
                 let part = ShardRows::of(&rows, layout);
-                let mut values = Vec::new();
-                store.read(&part, &mut values);
-                part.scatter(&values, layout, &mut model);
+                part.scatter(&store.read(&part), layout, &mut model);
             }
             assert_eq!(model.values, initial.values);
         }
+    }
+
+    /// The changes of a worker that has read everything, as deltas of two tables.
+    fn changes(tables: [TableDeltas; 2], layout: &ShardLayout) -> ShardDeltas {
+        ShardDeltas::checked(Deltas { tables: tables.into() }, layout).unwrap()
+    }
+
+    #[test]
+    fn an_answer_with_all_values_holds_them_as_they_were() {
+        let (initial, layouts) = layouts(1);
+        let layout = &layouts[0];
+        let mut store = ShardStore::new(layout.clone(), &initial);
+        let all = ShardRows::of(&RowSet::all(layout.model()), layout);
+        let first = store.read(&all);
+        assert_eq!(first.as_ptr(), store.values().as_ptr());
+        assert_eq!(first, initial.values);
+
+        // Each of the ways in which values change while an answer holds them.
+        let dense =
+            changes([TableDeltas::all(vec![1.0; 10]), TableDeltas::all(vec![2.0; 3])], layout);
+        let rows = changes(
+            [TableDeltas::listed(vec![3], vec![5.0, 6.0]), TableDeltas::all(vec![4.0; 3])],
+            layout,
+        );
+        let mut expected = initial.values.to_vec();
+        let mut held = vec![(first, expected.clone())];
+        for change in [Some(&dense), Some(&rows), None] {
+            let mut seen = vec![0.0; expected.len()];
+            match change {
+                Some(deltas) => store.add(deltas, |place, change, values| {
+                    seen[place.clone()].copy_from_slice(change);
+                    assert_eq!(values.len(), place.len());
+                    values[0] += 0.0;
+                }),
+                None => {
+                    seen[4] = 7.0;
+                    store.values_mut()[4] += 7.0;
+                }
+            }
+            expected.iter_mut().zip(seen).for_each(|(value, change)| *value += change);
+            assert_eq!(store.values(), expected);
+            held.push((store.read(&all), expected.clone()));
+            assert!(held.iter().all(|(answer, then)| answer[..] == then[..]));
+        }
+    }
+
+    #[test]
+    fn memory_of_answers_is_used_again_once_nobody_holds_them() {
+        let (initial, layouts) = layouts(1);
+        let layout = &layouts[0];
+        let mut store = ShardStore::new(layout.clone(), &initial);
+        let all = ShardRows::of(&RowSet::all(layout.model()), layout);
+        let dense =
+            changes([TableDeltas::all(vec![1.0; 10]), TableDeltas::all(vec![1.0; 3])], layout);
+
+        let mut places = std::collections::BTreeSet::new();
+        let mut last = None;
+        for clock in 0..9 {
+            // A worker holds the answer before until it has the next one.
+            last = Some(store.read(&all));
+            assert_eq!(store.values()[0], clock as f32);
+            places.insert(store.values().as_ptr());
+            store.add(&dense, |_, _, _| {});
+        }
+        drop(last);
+        assert_eq!(places.len(), 2);
+        let address = store.values().as_ptr();
+        store.add(&dense, |_, _, _| {});
+        assert_eq!(store.values().as_ptr(), address, "nobody holds the values");
     }
 
     #[test]

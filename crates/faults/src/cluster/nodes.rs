@@ -83,8 +83,6 @@ pub(crate) struct ServerNode {
     /// While the node is down, its state at the crash.
     pub(crate) machine: RecoverableServer,
     shadow: RecoveringServer,
-    /// The latest checkpoint in place of entries, until somebody looks at the shadow, which then begins with it.
-    shadow_begins_with: Option<State>,
     /// The events that are not on disk, each with the number of records that the disk has once it is. `None` if its entry was
     /// left out.
     pub(crate) unsynced: Vec<(Option<u64>, Undone)>,
@@ -224,7 +222,6 @@ impl<'p> Nodes<'p> {
                 host,
                 machine: nodes.fresh_server(id).begin(logging, Incarnation::FIRST),
                 shadow: nodes.fresh_server(id),
-                shadow_begins_with: None,
                 unsynced: Vec::new(),
                 outputs_seen: 0,
                 joining: Vec::new(),
@@ -336,11 +333,15 @@ impl<'p> Nodes<'p> {
     /// Writes the checkpoint of a server that takes the place of its entries. What is undone by a crash are then only later
     /// events.
     pub(crate) fn replace(&mut self, id: ServerId, Replacing { events, state, .. }: Replacing) {
+        let shadow = self.fresh_server(id);
         let node = self.server_mut(id);
         node.host.disk.write_checkpoint(state.clone(), true);
+        let written = node.host.disk.next_number();
         node.unsynced.drain(..events);
-        node.shadow_begins_with = Some(state);
-        node.host.replayed_to = node.host.disk.next_number();
+        node.shadow = shadow;
+        let restored = node.shadow.restore(state);
+        restored.expect("the state of a server fits it");
+        node.host.replayed_to = written;
     }
 
     pub(crate) fn take_entries(&mut self, node: NodeId) -> Vec<Bytes> {
@@ -414,7 +415,7 @@ impl<'p> Nodes<'p> {
             NodeId::Server(id) => {
                 let shadow = self.fresh_server(id);
                 let server = self.server_mut(id);
-                (server.shadow, server.shadow_begins_with) = (shadow, None);
+                server.shadow = shadow;
                 server.unsynced.clear();
             }
             NodeId::Worker(id) => {
@@ -549,11 +550,6 @@ impl<'p> Nodes<'p> {
 
         match node {
             NodeId::Server(id) => {
-                if let Some(state) = self.server_mut(id).shadow_begins_with.take() {
-                    let mut shadow = self.fresh_server(id);
-                    shadow.restore(state)?;
-                    self.server_mut(id).shadow = shadow;
-                }
                 let shadow = &mut self.server_mut(id).shadow;
                 for (_, body) in new {
                     shadow.replay(body)?;

@@ -105,26 +105,17 @@ impl ShardStore {
     ) {
         let before = self.leave_to_holders();
         let (layout, values) = (&self.layout, &mut self.values[..]);
-        let Some(before) = before else {
-            return deltas.for_each_range(layout, |start, change, _| {
-                let place = start..start + change.len();
-                let values = &mut values[place.clone()];
-                add_to(values, change);
-                on_change(place, change, values);
-            });
-        };
-
-        let listed = deltas.tables().filter(|(_, changes)| changes.rows != TableRows::All);
-        for range in listed.map(|(table, _)| layout.table_range(table)) {
-            values[range.clone()].copy_from_slice(&before[range]);
-        }
-        deltas.for_each_range(layout, |start, change, is_listed| {
-            let place = start..start + change.len();
-            let values = &mut values[place.clone()];
-            match is_listed {
-                true => add_to(values, change),
-                false => write_sums(&before[place.clone()], change, values),
+        if let Some(before) = &before {
+            let listed = deltas.tables().filter(|(_, changes)| changes.rows != TableRows::All);
+            for range in listed.map(|(table, _)| layout.table_range(table)) {
+                values[range.clone()].copy_from_slice(&before[range]);
             }
+        }
+        deltas.for_each_range(layout, values, |place, change, values| {
+            if let Some(before) = &before {
+                values.copy_from_slice(&before[place.clone()]);
+            }
+            values.iter_mut().zip(change).for_each(|(value, change)| *value += change);
             on_change(place, change, values);
         });
     }
@@ -291,21 +282,30 @@ impl ShardDeltas {
         deltas.fits(layout).then_some(deltas)
     }
 
-    /// Visits each changed range of the shard: where it begins, its change, and whether its table lists rows. A range is a row of
-    /// a list, or a part of a table that changes as a whole.
-    fn for_each_range(&self, layout: &ShardLayout, mut visit: impl FnMut(usize, &[f32], bool)) {
+    /// Visits each changed range of a shard: its place, its change and its values. A range is a row of a list, or a part of a
+    /// table that changes as a whole.
+    fn for_each_range(
+        &self,
+        layout: &ShardLayout,
+        values: &mut [f32],
+        mut visit: impl FnMut(Range<usize>, &[f32], &mut [f32]),
+    ) {
+        let mut visit = |start: usize, change: &[f32], values: &mut [f32]| {
+            let place = start..start + change.len();
+            visit(place.clone(), change, &mut values[place]);
+        };
         for (table, changes) in self.tables() {
             match &changes.rows {
                 TableRows::All => {
                     let starts = layout.table_range(table).step_by(RANGE_MAX);
                     for (start, change) in starts.zip(changes.values.chunks(RANGE_MAX)) {
-                        visit(start, change, false);
+                        visit(start, change, values);
                     }
                 }
                 TableRows::Listed(listed) => {
                     let width = layout.width_of(table).max(1);
                     for (row, change) in listed.iter().zip(changes.values.chunks_exact(width)) {
-                        visit(layout.row_offset(table, *row as usize), change, true);
+                        visit(layout.row_offset(table, *row as usize), change, values);
                     }
                 }
             }
@@ -395,18 +395,6 @@ fn part(deltas: &Deltas, layout: &ShardLayout) -> Deltas {
         }
     });
     Deltas { tables: tables.collect() }
-}
-
-fn add_to(values: &mut [f32], changes: &[f32]) {
-    for (value, change) in values.iter_mut().zip(changes) {
-        *value += change;
-    }
-}
-
-fn write_sums(before: &[f32], changes: &[f32], values: &mut [f32]) {
-    for ((value, before), change) in values.iter_mut().zip(before).zip(changes) {
-        *value = before + change;
-    }
 }
 
 /// The most parameters of one range of changes: 32 KiB of them, of the values and of a sum fit into a core's cache.

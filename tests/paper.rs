@@ -381,6 +381,13 @@ fn bad_flags_are_refused_before_anything_runs() {
     let missing =
         "--data: `nowhere/movielens_latest_small/ratings.csv.gz` does not exist, expected a folder";
     check(&with(["--data", "nowhere"]), missing);
+
+    let data = tempfile::tempdir().unwrap();
+    let folder = data.path().join("movielens_latest_small");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("ratings.csv.gz"), "userId,movieId,rating\n1,2,many\n").unwrap();
+    let data = data.path().to_str().unwrap();
+    check(&[&cheap[..], &["--data", data]].concat(), "row 2: found \"many\", expected");
 }
 
 #[test]

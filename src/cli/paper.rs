@@ -23,6 +23,7 @@ pub(super) fn paper(flags: &PaperFlags, terminal: &Terminal) -> Result<(), Failu
     };
 
     request.check(&suite).map_err(Failure::evaluation)?;
+    request.check_files(&suite).map_err(Failure::evaluation)?;
     let directory = match (&flags.ended.resume, flags.output.out.as_deref()) {
         (Resume::Auto, Some(out)) => RunDirectory::reopen_evaluation(out)?,
         (_, out) => RunDirectory::create(out, "paper")?,

@@ -137,6 +137,23 @@ impl Request {
         Ok(())
     }
 
+    /// Reads the data that runs train on: a file that is broken is refused before anything was made or written.
+    ///
+    /// # Errors
+    /// [`EvaluationError::Data`].
+    pub fn check_files(&self, suite: &Suite) -> Result<(), EvaluationError> {
+        let mut read = BTreeSet::new();
+        for Experiment { app, wan, .. } in self.experiments(suite) {
+            if app.data_path(&self.changes).is_none() || !read.insert(app.name) {
+                continue;
+            }
+            let plan = app.plan(wan, 1.0, &[], &self.changes)?;
+            gaia_data::build(plan.app.as_ref(), &plan.topology.data_homes(), plan.seed)
+                .map_err(|error| EvaluationError::Data { run: app.name.into(), error })?;
+        }
+        Ok(())
+    }
+
     /// All pairs of application and WAN with runs, each once: the paper's WANs and the others.
     pub(super) fn experiments<'s>(&self, suite: &'s Suite) -> Vec<Experiment<'s>> {
         let mut experiments: Vec<Experiment<'s>> = Vec::new();

@@ -158,6 +158,26 @@ fn runs_that_were_all_interrupted_are_reported_one_by_one() {
     assert!(printed.contains("interrupted after 40 clocks"), "{printed}");
 }
 
+#[cfg(unix)]
+#[test]
+fn an_interrupted_plan_is_none_and_no_failure() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("run.toml"), RUN).unwrap();
+    let mut command = Command::new(cargo_bin("gaia"));
+    command.current_dir(place.path()).stderr(Stdio::piped()).stdout(Stdio::piped());
+    command.args(["plan", "run.toml", "--set", "stop.clocks=100000", "--budget", "4000"]);
+    let mut program = command.spawn().unwrap();
+    let mut said = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.trim_start().starts_with("1 of ")), "a simulation ends");
+    let interrupt = Command::new("kill").args(["-INT", &program.id().to_string()]).status();
+    assert!(interrupt.unwrap().success());
+    let last = said.last().unwrap();
+
+    let output = program.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(75), &b""[..]), "{last}");
+    assert_eq!(last, "interrupted: there is no plan, since not all candidates were simulated");
+}
+
 /// Interrupted before the first evaluation, as by Ctrl-C a moment after the start.
 #[cfg(unix)]
 #[test]

@@ -126,7 +126,7 @@ def test_no_process_is_left_by_a_plan_that_is_ended(tmp_path, number):
     plan.send_signal(number)
     _, error = plan.communicate(timeout=60)
     if number == signal.SIGTERM:
-        assert plan.returncode == 1 and "the simulations were interrupted" in error, error
+        assert plan.returncode == 75 and "interrupted: there is no plan" in error, error
     else:
         assert plan.returncode == -number
     assert have_ended(processes_in(tmp_path))

@@ -431,7 +431,7 @@ fn execute(
         Verb::Certs(verb) => certs::certs(verb, terminal).map(|()| Done::Whole),
         Verb::Deploy(verb) => deploy::deploy(verb, applications, terminal).map(|()| Done::Whole),
         Verb::Compare(flags) => compare::compare(flags, applications, terminal),
-        Verb::Plan(flags) => plan::plan(flags, applications, terminal).map(|()| Done::Whole),
+        Verb::Plan(flags) => plan::plan(flags, applications, terminal),
         Verb::Paper(flags) => paper::paper(flags, terminal).map(|()| Done::Whole),
         Verb::Check(flags) => check::check(flags, applications, terminal).map(|()| Done::Whole),
         Verb::Init(flags) => init::init(flags, applications, terminal).map(|()| Done::Whole),

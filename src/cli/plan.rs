@@ -4,7 +4,7 @@ use super::memory::check_memory;
 use super::reading::{waiting_for_data, with_all_data};
 use super::simulations::simulator;
 use super::training::live_mode;
-use super::{Failure, PlanFlags, Terminal, signals};
+use super::{Done, Failure, PlanFlags, Terminal, signals};
 use crate::applications::Applications;
 use gaia_planner::{ClockWork, PlannerError, Request, Scaling, Step};
 use gaia_report::plan::{FILE, plan_block, scaling_block};
@@ -15,7 +15,7 @@ pub(super) fn plan(
     flags: &PlanFlags,
     applications: &dyn Applications,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result<Done, Failure> {
     let file = flags.run.read(applications)?;
     let own = file.plan()?;
     if flags.target.is_some_and(|target| !target.is_finite()) {
@@ -34,7 +34,7 @@ pub(super) fn plan(
         let table = Scaling::of(&own, &work).table(model_bytes, servers);
         terminal.line(scaling_block(&table, Paint::for_stdout()).trim_end());
         terminal.result(&table);
-        return Ok(());
+        return Ok(Done::Whole);
     }
 
     check_memory(&[&own], application.as_ref(), &flags.run, terminal)?;
@@ -45,7 +45,13 @@ pub(super) fn plan(
     let found = {
         let _line = Waiting::new(live_mode(&flags.run.output), "simulates");
         gaia_planner::plan(&file, &application, &request, |step| terminal.note(&told(step)))
-            .map_err(Failure::planning)?
+    };
+    let found = match found {
+        Err(PlannerError::Interrupted) => {
+            terminal.note("interrupted: there is no plan, since not all candidates were simulated");
+            return Ok(Done::Interrupted);
+        }
+        found => found.map_err(Failure::planning)?,
     };
 
     if let Some(out) = flags.run.output.out.as_deref() {
@@ -53,7 +59,7 @@ pub(super) fn plan(
     }
     terminal.line(plan_block(&found, Paint::for_stdout()).trim_end());
     terminal.result(&found);
-    Ok(())
+    Ok(Done::Whole)
 }
 
 /// What is said of a candidate that is done.

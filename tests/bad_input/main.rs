@@ -608,7 +608,7 @@ fn a_driver_or_cost_model_with_a_wrong_setting() {
         run(
             "flops_per_second = 1e9",
             "slowdown = { north = «\"twice\" }",
-            &["compute.slowdown.north", "a list of one for each worker"],
+            &["`compute.slowdown.north` is `\"twice\"`", "a list of one for each worker"],
         ),
         run("[stop]", "[evaluate]\nevery = «0\n[stop]", &["`evaluate.every` is `0`", "from 1 to"]),
         run(
@@ -849,6 +849,22 @@ fn a_data_file_with_a_broken_row() {
         for said in says {
             assert!(errors.contains(said), "{path} should say {said:?}:\n{errors}");
         }
+    }
+}
+
+/// Serde knows no value that none of the forms of a setting fits.
+#[test]
+fn a_setting_of_several_forms_has_none_of_them() {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("run.toml"), RUN).unwrap();
+    std::fs::write(folder.path().join("wan.toml"), WAN).unwrap();
+    for (found, said) in [("2.5", "2.5"), ("\"two\"", "\"two\""), ("[1.5, 2]", "an array")] {
+        let classes = format!("app.data.declared.classes={found}");
+        let settings = ["check", "run.toml", "--set", "app.kind=perceptron", "--set", &classes];
+        let errors = refusal(folder.path(), &settings);
+        let is = format!("`app.data.declared.classes` is `{said}`");
+        let expected = "expected the number of the classes, or a list of their names";
+        assert!(errors.contains(&is) && errors.contains(expected), "{errors}");
     }
 }
 

@@ -46,7 +46,7 @@ pub struct DeclaredExamples {
 
 /// The classes of examples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "the number of the classes, or a list of their names")]
 pub enum DeclaredClasses {
     /// How many there are. They are the whole numbers from 0.
     Count(usize),
@@ -56,7 +56,7 @@ pub enum DeclaredClasses {
 
 /// The name of a class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a whole number or text")]
 pub enum ClassName {
     /// A whole number.
     Number(i64),

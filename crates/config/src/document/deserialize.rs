@@ -107,7 +107,9 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         let Some(item) = self.items.get(self.at) else { return Ok(None) };
         let index = self.at;
         self.at += 1;
-        seed.deserialize(item).map(Some).map_err(|problem| problem.in_key(index.to_string()))
+        seed.deserialize(item)
+            .map(Some)
+            .map_err(|problem| problem.or_found(&item.value).in_key(index.to_string()))
     }
 }
 
@@ -140,7 +142,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
             if matches!(*problem.fault, Fault::MissingKey { .. }) && problem.path.len() == 1 {
                 problem.span = Some(span);
             }
-            problem.or_at(span).in_key(name.as_str())
+            problem.or_found(&entry.node.value).or_at(span).in_key(name.as_str())
         })
     }
 }
@@ -209,6 +211,17 @@ impl Problem {
         self
     }
 
+    /// Names the value that was found, if whoever refused it has not: serde tries the forms of an untagged type one after
+    /// another, and then no longer has it.
+    fn or_found(mut self, value: &Value) -> Self {
+        if let (Fault::Wrong { found, .. }, true) = (&mut *self.fault, self.path.is_empty())
+            && found.is_empty()
+        {
+            *found = shown(value.as_unexpected());
+        }
+        self
+    }
+
     fn invalid(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         let expected = plainly(&expected.to_string());
         let is_number =
@@ -225,18 +238,7 @@ impl Problem {
             }
             _ => expected,
         };
-        let found = match found {
-            Unexpected::Str(text) => format!("\"{text}\""),
-            Unexpected::Other(text) => text.to_owned(),
-            Unexpected::Signed(number) => number.to_string(),
-            Unexpected::Unsigned(number) => number.to_string(),
-            Unexpected::Float(number) => format!("{number:?}"),
-            Unexpected::Bool(boolean) => boolean.to_string(),
-            Unexpected::Map => "a table".into(),
-            Unexpected::Seq => "an array".into(),
-            other => other.to_string(),
-        };
-
+        let found = shown(found);
         Self { span: None, path: Vec::new(), fault: Fault::Wrong { found, expected, help }.into() }
     }
 }
@@ -296,6 +298,35 @@ impl fmt::Display for Problem {
 }
 
 impl std::error::Error for Problem {}
+
+impl Value {
+    fn as_unexpected(&self) -> Unexpected<'_> {
+        match self {
+            Self::String(text) => Unexpected::Str(text),
+            Self::Integer(integer) => Unexpected::Signed(*integer),
+            Self::Float(float) => Unexpected::Float(*float),
+            Self::Boolean(boolean) => Unexpected::Bool(*boolean),
+            Self::Datetime(text) => Unexpected::Other(text),
+            Self::Array(_) => Unexpected::Seq,
+            Self::Table(_) => Unexpected::Map,
+        }
+    }
+}
+
+/// What was found, as an error says it.
+fn shown(found: Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Str(text) => format!("\"{text}\""),
+        Unexpected::Other(text) => text.to_owned(),
+        Unexpected::Signed(number) => number.to_string(),
+        Unexpected::Unsigned(number) => number.to_string(),
+        Unexpected::Float(number) => format!("{number:?}"),
+        Unexpected::Bool(boolean) => boolean.to_string(),
+        Unexpected::Map => "a table".into(),
+        Unexpected::Seq => "an array".into(),
+        other => other.to_string(),
+    }
+}
 
 /// The expectation of serde, without names of Rust types.
 fn plainly(expected: &str) -> String {

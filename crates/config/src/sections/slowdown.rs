@@ -20,7 +20,7 @@ pub struct Slowdown {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(
     untagged,
-    expecting = "expected a factor of all workers of the data center, or a list of one for each worker"
+    expecting = "a factor of all workers of the data center, or a list of one for each worker"
 )]
 pub(crate) enum SlowdownKey {
     /// That of all workers.

@@ -146,6 +146,16 @@ fn sparse_examples_have_the_probability_of_the_positive_class() {
     );
     let probabilities = column(&rows, "probability");
     assert!(probabilities[0] > 0.5 && probabilities[1] < 0.5, "{probabilities:?}");
+
+    bench.write("one", "+1 2:1\n");
+    assert_eq!(column(&predict(&bench, &model, "one"), "label"), [1.0]);
+    // The rows of the file itself are likely to have trained the model.
+    bench.write("given.t", "-1 4:1\n-1 4:1 5:0.5\n-1 2:1\n");
+    assert_eq!(column(&predict(&bench, &model, "given"), "label"), [-1.0; 3]);
+    bench.write("none", "# nothing\n");
+    let output = bench.gaia(&["predict", &model, "--data", "none", "--out", "p.csv"]).output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(said.contains("none: found no row, expected at least one example"), "{said}");
 }
 
 #[test]
@@ -177,6 +187,9 @@ fn documents_have_the_share_of_each_topic() {
     let shares: Vec<&[String]> = rows[1..].iter().map(|row| &row[2..]).collect();
     assert_eq!([shares[0], shares[1]], [shares[2], shares[3]], "documents of the same words");
     assert_ne!(shares[0], shares[1]);
+
+    bench.write("one", "2\n6\n1\n2 1 4\n");
+    assert_eq!(column(&predict(&bench, &model, "one"), "document"), [2.0]);
 }
 
 #[test]

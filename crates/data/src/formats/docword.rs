@@ -23,13 +23,13 @@ pub fn read_docword(path: &Path) -> Result<Documents, DataError> {
 }
 
 /// As [`read_docword`], with the number of each document: that in its file, from 1, after all documents that the files before
-/// count. Those without words are among them, so that the numbers are those of the user.
+/// count. Those without words are among them, so that the numbers are those of the user. At least one has words.
 ///
 /// # Errors
 /// As [`read_docword`].
 pub(crate) fn read_numbered_docword(path: &Path) -> Result<(Documents, Vec<i64>), DataError> {
     let mut numbers = Vec::new();
-    let documents = gather(path, None, |number| numbers.push(number))?.into_memory()?;
+    let documents = gather(path, None, 1, |number| numbers.push(number))?.into_memory()?;
     Ok((documents, numbers))
 }
 
@@ -42,13 +42,14 @@ pub(crate) fn gather_docword(
     path: &Path,
     space: Option<&ScratchSpace>,
 ) -> Result<Gathered<Documents>, DataError> {
-    gather(path, space, |_| {})
+    gather(path, space, 2, |_| {})
 }
 
-/// As [`gather_docword`]. Calls a function with the number of each document, in their order.
+/// As [`gather_docword`], at least so many documents. Calls a function with the number of each, in their order.
 fn gather(
     path: &Path,
     space: Option<&ScratchSpace>,
+    least: usize,
     mut numbered: impl FnMut(i64),
 ) -> Result<Gathered<Documents>, DataError> {
     let files = files_of(path)?;
@@ -78,9 +79,10 @@ fn gather(
         }
     }
 
-    if all.len() < 2 {
+    if all.len() < least {
         let found = format!("{} documents with words", all.len());
-        return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 of them"));
+        let expected = format!("at least {least} of them");
+        return Err(DataError::broken(path, FilePosition::Whole, found, expected));
     }
     all.finish()
 }

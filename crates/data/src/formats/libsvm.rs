@@ -24,6 +24,21 @@ pub fn read_libsvm(path: &Path) -> Result<(SparseExamples, Option<SparseExamples
     Ok((train.into_memory()?, test.map(Gathered::into_memory).transpose()?))
 }
 
+/// Reads the examples that a trained model is given: those of the test files that a path names or, where it names none, of all
+/// files. At least one.
+///
+/// # Errors
+/// As [`read_libsvm`].
+pub(crate) fn read_given_libsvm(path: &Path) -> Result<SparseExamples, DataError> {
+    let (files, tests) = files(path)?;
+    let (given, _) = read(if tests.is_empty() { &files } else { &tests }, 0, None)?;
+    if given.len() == 0 {
+        let expected = "at least one example";
+        return Err(DataError::broken(path, FilePosition::Whole, "no row", expected));
+    }
+    given.into_memory()
+}
+
 /// As [`read_libsvm`]. Examples go where there is space for them, or stay in memory.
 ///
 /// # Errors

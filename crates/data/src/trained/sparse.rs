@@ -7,7 +7,7 @@ use super::predictions::{PredictionValues, Predictions, check_finite, numbers};
 use super::{GIVEN, for_one_worker};
 use crate::error::DataError;
 use crate::formats::example_tables::ExampleTables;
-use crate::formats::libsvm::read_libsvm;
+use crate::formats::libsvm::read_given_libsvm;
 use crate::formats::sparse_tables::{SparseTables, label_of};
 use crate::formats::table::TableFormat;
 use crate::rescaled::rescaling_of;
@@ -42,7 +42,7 @@ impl GivenSparse {
             SparseTables::new(format, &columns, None).read_any(path)
         };
         let all = match data.source {
-            SparseSource::Synthetic | SparseSource::Libsvm => read_libsvm(path)?.0,
+            SparseSource::Synthetic | SparseSource::Libsvm => read_given_libsvm(path)?,
             SparseSource::Csv => tables(TableFormat::csv(columns.separator))?,
             SparseSource::Parquet => tables(TableFormat::Parquet)?,
         };

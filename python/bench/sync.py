@@ -37,6 +37,9 @@ LINK = {"bandwidth": "1 Gbit/s", "rtt": "1 ms"}
 ASP = 'sync.remote = { model = "asp", function = "progress", threshold = 0.1 }'
 BSP = 'sync.remote = { model = "bsp" }'
 LOCAL_STEPS = f'sync.remote = {{ model = "local-steps", steps = {EVERY} }}'
+#: As ``auto`` chooses for networks over slow links, in every clock.
+SPARSE = 'steps = 1, overlap = 0, density = 0.03, total_density = 0.03, outer_momentum = 0.5, values = "int4"'
+SPARSE_ROUNDS = f'sync.remote = {{ model = "local-steps", {SPARSE} }}'
 
 ONE = """
 name = "one"
@@ -162,6 +165,7 @@ SYSTEMS = (
     System("bsp", "two data centers, bsp", real(BSP), ms_max=75),
     System("asp", "two data centers, asp", real(ASP), ms_max=75),
     System("local-steps", f"two data centers, local-steps, {EVERY} clocks a round", real(LOCAL_STEPS), has_between=True),
+    System("sparse-rounds", "two data centers, rounds of 3 % in int4", real(SPARSE_ROUNDS)),
     System("asp-16", f"two data centers, asp, steps_per_clock={EVERY}", real(ASP, EVERY), ms_max=8, has_between=True),
     System("bsp-16", f"two data centers, bsp, steps_per_clock={EVERY}", real(BSP, EVERY), ms_max=8, has_between=True),
     System("gloo", "PyTorch, gloo all-reduce", pair("gloo"), is_peer=True),

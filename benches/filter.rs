@@ -10,6 +10,7 @@ mod rows;
 
 use std::hint::black_box;
 use std::ops::Range;
+use std::slice::from_ref;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
@@ -17,7 +18,7 @@ use std::time::Instant;
 use gaia_core::codec::ValueFormat;
 use gaia_core::outbox::{Batch, Ranked, Residuals, Room};
 use gaia_core::significance::{
-    Measure, Parameters, Scratch, Selection, TableCriteria, Take, rms, select,
+    Measure, Parameters, Scratch, Selection, TableCriteria, Take, largest, rms, select,
 };
 use gaia_core::sync::Function;
 use gaia_core::types::{Clock, Numbers, Seed};
@@ -67,6 +68,9 @@ fn main() {
             report(&mut rows, &name, &values, &local, &mut shared, soft, Take::Most(most));
         }
     }
+    for (share, most) in [("1 %", PARAMETERS / 100), ("10 %", PARAMETERS / 10)] {
+        report_largest(&mut rows, &format!("all changed, the {share} largest"), &local, most);
+    }
     for local in &mut local {
         *local = local.signum();
     }
@@ -110,6 +114,26 @@ fn report(
         );
     }
     rows.print(name, "ms", &selects, ("a pass", &passes));
+}
+
+/// A row for the largest of 10 million changes, beside a sum over these.
+fn report_largest(rows: &mut Rows, name: &str, local: &[f32], most: usize) {
+    let (mut sums, mut searches) = (Vec::new(), Vec::new());
+    for _ in 0..rows.runs() {
+        sums.push(1e3 * seconds(|| _ = black_box(lanes_sum(local))));
+        let search = || _ = black_box(largest(local, from_ref(&(0..PARAMETERS)), most));
+        searches.push(1e3 * seconds(search));
+    }
+    rows.print(name, "ms", &searches, ("a sum", &sums));
+}
+
+/// Reads all changes once.
+fn lanes_sum(local: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; 64];
+    for chunk in local.chunks_exact(64) {
+        sums.iter_mut().zip(chunk).for_each(|(sum, change)| *sum += change);
+    }
+    sums.iter().sum()
 }
 
 /// Rows for what follows where the link does not carry all that was selected at once: the most significant are put first,

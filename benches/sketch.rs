@@ -13,8 +13,10 @@
 //! About a minute: `cargo bench --bench sketch`.
 #![allow(clippy::print_stdout, reason = "a bench measures and prints")]
 
+use std::slice::from_ref;
+
 use gaia_core::codec::{Changes, ValueFormat, encoded_len, quantise};
-use gaia_core::significance::Largest;
+use gaia_core::significance;
 use gaia_core::types::Seed;
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -155,9 +157,10 @@ impl Changed {
 
                     let mut count = 16;
                     while count <= PARAMETERS / 2 {
-                        let mut chosen = Largest::of([&estimates[..]].into_iter(), count);
-                        let chosen: Vec<bool> =
-                            estimates.iter().map(|value| chosen.takes(*value)).collect();
+                        let mut chosen = vec![false; PARAMETERS];
+                        for place in places_of_largest(&estimates, count) {
+                            chosen[place as usize] = true;
+                        }
                         let sent = self.sum_of(&chosen);
                         let value_bytes = share * ValueFormat::Int4.bytes(count) as f64;
                         points.push((sketch_bytes + value_bytes, self.left(&sent)));
@@ -229,11 +232,14 @@ fn signed(value: f32, hashed: u32) -> f32 {
 
 /// The `count` largest values and their places, in four bits.
 fn largest(values: &[f32], count: usize) -> (Vec<u32>, Vec<f32>) {
-    let mut largest = Largest::of([values].into_iter(), count);
-    let taken = (0..).zip(values).filter(|(_, value)| largest.takes(**value));
-    let (indexes, mut taken): (Vec<u32>, Vec<f32>) = taken.unzip();
+    let indexes = places_of_largest(values, count);
+    let mut taken: Vec<f32> = indexes.iter().map(|index| values[*index as usize]).collect();
     quantise(&mut taken, ValueFormat::Int4);
     (indexes, taken)
+}
+
+fn places_of_largest(values: &[f32], count: usize) -> Vec<u32> {
+    significance::largest(values, from_ref(&(0..values.len())), count)
 }
 
 fn bytes(indexes: &[u32], values: &[f32]) -> f64 {

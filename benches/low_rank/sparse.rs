@@ -1,9 +1,10 @@
 //! A sparse round, as local steps with a `density` have it.
 
 use std::ops::Range;
+use std::slice::from_ref;
 
 use gaia_core::codec::{Changes, ValueFormat, encoded_len, fills_holes, quantise};
-use gaia_core::significance::Largest;
+use gaia_core::significance::largest;
 
 use super::Exchange;
 use super::outer::Outer;
@@ -39,9 +40,7 @@ impl Sparse {
         block: Range<usize>,
         count: usize,
     ) -> usize {
-        let mut largest = Largest::of([&from[block.clone()]].into_iter(), count);
-        let taken = block.filter(|place| largest.takes(from[*place]));
-        let mut indexes: Vec<u32> = taken.map(|place| place as u32).collect();
+        let mut indexes = largest(from, from_ref(&block), count);
         if fills_holes(&indexes, self.values) {
             indexes = (indexes[0]..=indexes[indexes.len() - 1]).collect();
         }

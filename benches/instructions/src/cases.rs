@@ -1,6 +1,7 @@
 //! The hot paths, each with what it works on: for the parameters of one shard, as servers call them.
 
 use std::hint::black_box;
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use gaia_core::codec::{
 use gaia_core::node::{WorkerMessage, decode_worker_message, encode_worker_message};
 use gaia_core::outbox::{Batch, Ranked, Residuals, Room};
 use gaia_core::significance::{
-    Measure, Parameters, Scratch, Selection, TableCriteria, Take, rms, select,
+    Measure, Parameters, Scratch, Selection, TableCriteria, Take, largest, rms, select,
 };
 use gaia_core::store::{ShardDeltas, ShardStore};
 use gaia_core::sync::Function;
@@ -62,6 +63,12 @@ fn filter(count: &mut Count<'_>) {
     scan("filter: all changed, 1 % of it hard", &all, threshold(0.01), Take::Hard);
     scan("filter: all changed, 50 % of it hard", &all, threshold(0.5), Take::Hard);
     scan("filter: all changed, the most significant 1 %", &all, 0.05, Take::Most(PARAMETERS / 100));
+
+    for (name, share) in [("1 %", PARAMETERS / 100), ("10 %", PARAMETERS / 10)] {
+        count(&format!("rounds: all changed, the {name} largest"), &mut || {
+            black_box(largest(&all, from_ref(&(0..PARAMETERS)), share));
+        });
+    }
 }
 
 /// What a link sends of a ranking: from residuals to a batch, and what remains of them.

@@ -19,7 +19,7 @@ mod screen;
 mod selection;
 
 pub use function::{Measure, Significance};
-pub use largest::Largest;
+pub use largest::largest;
 pub use norm::rms;
 pub use selection::Selection;
 

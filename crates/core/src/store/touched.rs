@@ -41,9 +41,16 @@ impl Touched {
         let mut rest = values;
         for (at, mask) in masks(start..start + values.len()) {
             let (values, after) = rest.split_at(mask.count_ones() as usize);
-            let bits =
-                values.iter().rev().fold(0, |bits, value| bits << 1 | u64::from(*value != 0.0));
-            let bits = bits << mask.trailing_zeros();
+            let has_zero = values.iter().fold(false, |any, value| any | (*value == 0.0));
+            let bits = match has_zero {
+                // Bit by bit takes longer, and dense changes rarely have zeros.
+                true => {
+                    let bits = values.iter().rev();
+                    let bits = bits.fold(0, |bits, value| bits << 1 | u64::from(*value != 0.0));
+                    bits << mask.trailing_zeros()
+                }
+                false => mask,
+            };
             let word = &mut self.words[at];
             self.count += (bits & !*word).count_ones() as usize;
             *word |= bits;

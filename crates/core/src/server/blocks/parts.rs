@@ -1,5 +1,6 @@
 //! Rounded changes that are being sent, in frames of any size.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -7,7 +8,7 @@ use bytes::Bytes;
 use crate::codec::{
     Changes, decode_indexes, decode_values, encode_indexes, encode_values, fills_holes, quantise,
 };
-use crate::significance::Largest;
+use crate::significance::largest;
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, Persist, Restorer, Saved, Saver, StateError, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
@@ -57,20 +58,17 @@ impl Part {
         tables: &[TablePart],
         format: ValueFormat,
     ) -> Self {
-        let weights = tables.iter().filter(|table| !table.is_statistics);
-        let mut largest = Largest::of(weights.map(|table| &source[table.range.clone()]), count);
-
-        let mut indexes = Vec::with_capacity(count);
-        for table in tables {
-            let first = start + table.range.start;
-            for (index, value) in (first as u32..).zip(&source[table.range.clone()]) {
-                let is_taken =
-                    if table.is_statistics { *value != 0.0 } else { largest.takes(*value) };
-                if is_taken {
-                    indexes.push(index);
-                }
-            }
-        }
+        let ranges_of = |is_statistics: bool| {
+            let those = tables.iter().filter(move |table| table.is_statistics == is_statistics);
+            those.map(|table| table.range.clone())
+        };
+        let weights: Vec<Range<usize>> = ranges_of(false).collect();
+        let mut indexes = largest(source, &weights, count);
+        let changed = ranges_of(true).flatten().filter(|place| source[*place] != 0.0);
+        indexes.extend(changed.map(|place| place as u32));
+        // Two ascending pieces, which a stable sort merges.
+        indexes.sort();
+        indexes.iter_mut().for_each(|index| *index += start as u32);
 
         Self::take_those(source, start, indexes, format)
     }

@@ -14,6 +14,7 @@ use std::ops::Range;
 use crate::codec::Changes;
 use crate::persist;
 use crate::server::blocks::Part;
+use crate::server::blocks::sums::add_change;
 use crate::server::config::ServerConfig;
 use crate::store::Touched;
 use crate::sync::{Combine, ValueFormat};
@@ -134,8 +135,28 @@ impl Factors {
         self.factors.is_empty().then_some(self.common)
     }
 
-    pub(super) fn of(&self, place: usize) -> f32 {
-        self.factors.get(place).copied().unwrap_or(self.common)
+    /// Sets the copy of a block to the agreed values plus the own changes times their factors.
+    pub(super) fn write_copy(
+        &self,
+        block: Range<usize>,
+        (agreed, own): (&[f32], &[f32]),
+        copy: &mut [f32],
+    ) {
+        let places = copy.iter_mut().zip(agreed.iter().zip(own));
+        let write = |copy: &mut f32, agreed: f32, change: f32| {
+            *copy = agreed;
+            add_change(copy, change);
+        };
+        match self.common() {
+            Some(factor) => {
+                places.for_each(|(copy, (agreed, own))| write(copy, *agreed, factor * own));
+            }
+            None => {
+                let places = places.zip(&self.factors[block]);
+                places
+                    .for_each(|((copy, (agreed, own)), factor)| write(copy, *agreed, factor * own));
+            }
+        }
     }
 }
 

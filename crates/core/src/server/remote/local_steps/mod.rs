@@ -804,15 +804,15 @@ impl LocalSteps {
         }
         let block = self.rounds.block(fragment, home);
         let own = self.own_of(fragment, home);
-        let values = store.values_mut()[block.clone()].iter_mut();
-        let changes = self.agreed[block.clone()].iter().zip(own.iter());
-        let (mut correction, measures) = (0.0, self.pace.measures_corrections());
-        for ((value, (agreed, own)), place) in values.zip(changes).zip(block) {
-            let before = std::mem::replace(value, *agreed);
-            add_change(value, self.factors.of(place) * own);
-            if measures {
-                correction += f64::from(before - *value).powi(2);
-            }
+        let (agreed, copy) = (&self.agreed[block.clone()], &mut store.values_mut()[block.clone()]);
+        let mut correction = 0.0;
+        if self.pace.measures_corrections() {
+            let before = copy.to_vec();
+            self.factors.write_copy(block, (agreed, &own), copy);
+            let changes = before.iter().zip(&*copy).map(|(before, after)| before - after);
+            correction = changes.map(|change| f64::from(change).powi(2)).sum();
+        } else {
+            self.factors.write_copy(block, (agreed, &own), copy);
         }
         self.pace.on_corrected(fragment, correction);
         self.steps_taken += 1;

@@ -70,9 +70,10 @@ impl OuterStep {
         }
         if let Some(most) = self.most {
             let weights = self.tables.iter().filter(|table| !table.is_statistics);
-            let changes = weights.flat_map(|table| &change[table.range.clone()]);
-            let count = changes.filter(|change| **change != 0.0).count();
-            let count = count.min(most);
+            let changed_of = |table: &TablePart| {
+                change[table.range.clone()].iter().filter(|change| **change != 0.0).count()
+            };
+            let count = weights.map(changed_of).sum::<usize>().min(most);
             return Part::take_largest(&mut self.lost, start, count, &self.tables, self.format);
         }
         Part::take(&mut self.lost, start, self.format)

@@ -141,11 +141,9 @@ impl Found {
 
 /// The bits of a magnitude, which are in the order of magnitudes.
 fn bits_of(value: f32) -> u32 {
-    value.to_bits() & !SIGN
+    value.abs().to_bits()
 }
 
-/// The bit of the sign.
-const SIGN: u32 = 1 << 31;
 /// Magnitudes are counted by exponent and the three bits that follow: eight buckets for each doubling.
 const BUCKET_SHIFT: u32 = 20;
 const BUCKETS: usize = 1 << (31 - BUCKET_SHIFT);

@@ -805,16 +805,11 @@ impl LocalSteps {
         let block = self.rounds.block(fragment, home);
         let own = self.own_of(fragment, home);
         let (agreed, copy) = (&self.agreed[block.clone()], &mut store.values_mut()[block.clone()]);
-        let mut correction = 0.0;
-        if self.pace.measures_corrections() {
-            let before = copy.to_vec();
-            self.factors.write_copy(block, (agreed, &own), copy);
-            let changes = before.iter().zip(&*copy).map(|(before, after)| before - after);
-            correction = changes.map(|change| f64::from(change).powi(2)).sum();
-        } else {
-            self.factors.write_copy(block, (agreed, &own), copy);
-        }
-        self.pace.on_corrected(fragment, correction);
+        let before = self.pace.measures_corrections().then(|| copy.to_vec());
+        self.factors.write_copy(block, (agreed, &own), copy);
+        let corrections = before.iter().flatten().zip(&*copy).map(|(before, after)| before - after);
+        let square = corrections.map(|correction| f64::from(correction).powi(2)).sum();
+        self.pace.on_corrected(fragment, square);
         self.steps_taken += 1;
 
         let after = self.rounds.after(clock);

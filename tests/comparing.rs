@@ -5,7 +5,7 @@
 
 mod small_run;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -28,6 +28,29 @@ fn done(folder: &Path, arguments: &[&str]) -> String {
     let (code, printed, said) = gaia(folder, arguments);
     assert_eq!(code, 0, "{said}");
     printed
+}
+
+/// Calls the program in a folder with the run file, and interrupts it once it has said a line with which it `has_begun`. Its exit
+/// code, what it prints, and what it says from then on.
+#[cfg(unix)]
+fn interrupted(
+    folder: &Path,
+    arguments: &[&str],
+    has_begun: impl Fn(&str) -> bool,
+) -> (Option<i32>, String, Vec<String>) {
+    fs::write(folder.join("run.toml"), RUN).unwrap();
+    // A pipe that nobody reads until the end could be full before.
+    let printed = folder.join("printed");
+    let mut command = Command::new(cargo_bin("gaia"));
+    command.current_dir(folder).stderr(Stdio::piped()).stdout(File::create(&printed).unwrap());
+    let mut program = command.args(arguments).spawn().unwrap();
+    let mut said = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| has_begun(&line)), "it begins");
+    let interrupt = Command::new("kill").args(["-INT", &program.id().to_string()]).status();
+    assert!(interrupt.unwrap().success());
+
+    let said = said.collect();
+    (program.wait().unwrap().code(), fs::read_to_string(printed).unwrap(), said)
 }
 
 fn compare_json(folder: &Path) -> SeedsFile {
@@ -116,20 +139,12 @@ fn a_comparison_over_seeds_is_renewed_and_joined_with_others() {
 #[test]
 fn what_has_ended_before_an_interrupt_is_kept() {
     let place = tempfile::tempdir().unwrap();
-    fs::write(place.path().join("run.toml"), RUN).unwrap();
-    let mut command = Command::new(cargo_bin("gaia"));
-    command.current_dir(place.path()).stderr(Stdio::piped()).stdout(Stdio::null());
-    command.args(["train", "run.toml", "--seeds", "500", "--out", "all"]);
-    let mut program = command.spawn().unwrap();
-
-    let mut said = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let first = said.find(|line| line.trim_start().starts_with("1 of 500"));
-    assert!(first.is_some(), "a run ends");
-    let interrupt = Command::new("kill").args(["-INT", &program.id().to_string()]).status();
-    assert!(interrupt.unwrap().success());
+    let train = ["train", "run.toml", "--seeds", "500", "--out", "all"];
+    let (code, _, said) =
+        interrupted(place.path(), &train, |line| line.trim_start().starts_with("1 of 500"));
     let last = said.last().unwrap();
 
-    assert_eq!(program.wait().unwrap().code(), Some(75), "{last}");
+    assert_eq!(code, Some(75), "{last}");
     let file = compare_json(&place.path().join("all"));
     assert!(!file.rows.is_empty() && file.rows.len() < 500);
     let expect =
@@ -162,19 +177,12 @@ fn runs_that_were_all_interrupted_are_reported_one_by_one() {
 #[test]
 fn an_interrupted_plan_is_none_and_no_failure() {
     let place = tempfile::tempdir().unwrap();
-    fs::write(place.path().join("run.toml"), RUN).unwrap();
-    let mut command = Command::new(cargo_bin("gaia"));
-    command.current_dir(place.path()).stderr(Stdio::piped()).stdout(Stdio::piped());
-    command.args(["plan", "run.toml", "--set", "stop.clocks=100000", "--budget", "4000"]);
-    let mut program = command.spawn().unwrap();
-    let mut said = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(said.any(|line| line.trim_start().starts_with("1 of ")), "a simulation ends");
-    let interrupt = Command::new("kill").args(["-INT", &program.id().to_string()]).status();
-    assert!(interrupt.unwrap().success());
+    let plan = ["plan", "run.toml", "--set", "stop.clocks=100000", "--budget", "4000"];
+    let (code, printed, said) =
+        interrupted(place.path(), &plan, |line| line.trim_start().starts_with("1 of "));
     let last = said.last().unwrap();
 
-    let output = program.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), &*output.stdout), (Some(75), &b""[..]), "{last}");
+    assert_eq!((code, &*printed), (Some(75), ""), "{last}");
     assert_eq!(last, "interrupted: there is no plan, since not all candidates were simulated");
 }
 
@@ -183,26 +191,11 @@ fn an_interrupted_plan_is_none_and_no_failure() {
 #[test]
 fn an_interrupt_before_a_run_has_ended_says_where_its_part_is() {
     let place = tempfile::tempdir().unwrap();
-    fs::write(place.path().join("run.toml"), RUN).unwrap();
-    let mut command = Command::new(cargo_bin("gaia"));
-    command.current_dir(place.path()).stderr(Stdio::piped()).stdout(Stdio::null());
-    command.args([
-        "train",
-        "run.toml",
-        "--seeds",
-        "2",
-        "--set",
-        "stop.clocks=1000000",
-        "--out",
-        "all",
-    ]);
-    let mut program = command.spawn().unwrap();
-    let mut said = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(said.any(|line| line.starts_with("2 seeds, 7 to 8")), "training begins");
-    let interrupt = Command::new("kill").args(["-INT", &program.id().to_string()]).status();
-    assert!(interrupt.unwrap().success());
-    let said: Vec<String> = said.collect();
-    assert_eq!(program.wait().unwrap().code(), Some(75), "{said:?}");
+    let clocks = "stop.clocks=1000000";
+    let train = ["train", "run.toml", "--seeds", "2", "--set", clocks, "--out", "all"];
+    let (code, _, said) =
+        interrupted(place.path(), &train, |line| line.starts_with("2 seeds, 7 to 8"));
+    assert_eq!(code, Some(75), "{said:?}");
     let not_ended = said.iter().filter(|line| line.starts_with("not ended  seed "));
     assert!(not_ended.count() <= 2 && !said.iter().any(|line| line.contains(" of 2 ")), "{said:?}");
     let expect = "interrupted before a run had ended: what each came to is in all; the same command with --resume auto --out \

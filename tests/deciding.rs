@@ -284,7 +284,8 @@ fn setting(remote: &RemoteSync) -> String {
                 String::new()
             };
             let momentum = if config.outer_momentum == 0.9 { ", momentum 0.9" } else { "" };
-            format!("rounds {}{overlap}{density}{momentum}", config.steps)
+            let drift = if config.drift_correction > 0.0 { ", drift" } else { "" };
+            format!("rounds {}{overlap}{density}{momentum}{drift}", config.steps)
         }
         RemoteSync::Asp(config) if config.guard.is_some() => "`asp`, guard".into(),
         other => format!("`{}`", other.name()),

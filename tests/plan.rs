@@ -247,7 +247,7 @@ fn the_command_shows_a_table_a_choice_and_a_block() {
     assert!(!text.contains('\u{1b}'), "no colours where there is no terminal");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let progress = String::from_utf8(ended.stderr).unwrap();
-    assert!(progress.contains("16 of 16"), "{progress}");
+    assert!(progress.contains("17 of 17"), "{progress}");
 
     let json = gaia(&["plan", quickstart, "--budget", "20", "--json", "--quiet"]);
     let kept = std::fs::read(directory.join("plan.json")).unwrap();

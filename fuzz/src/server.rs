@@ -241,7 +241,12 @@ impl Node {
 /// Every way to synchronise that has a protocol of its own.
 fn models() -> [RemoteSync; 7] {
     let guard = || Some(GuardConfig { every: 1, ..GuardConfig::default() });
-    let steps = LocalStepsConfig { steps: 2, density: 0.1, ..LocalStepsConfig::default() };
+    let steps = LocalStepsConfig {
+        steps: 2,
+        density: 0.1,
+        drift_correction: 0.5,
+        ..LocalStepsConfig::default()
+    };
     [
         RemoteSync::Bsp(BspConfig::default()),
         RemoteSync::Ssp(SspConfig {

@@ -18,7 +18,7 @@ from systems import SYSTEMS
 from tasks import TASKS
 
 #: The settings between which a trial chooses.
-MAIN_SETTINGS = ("steps", "overlap", "density", "total_density", "outer_momentum", "threshold", "values")
+MAIN_SETTINGS = ("steps", "overlap", "density", "total_density", "outer_momentum", "drift_correction", "threshold", "values")
 
 
 def write(page: Path, lines: Sequence[Line]) -> None:

@@ -330,8 +330,12 @@ fn remote(plan: &Plan) -> String {
             } else {
                 String::new()
             };
+            let drift = match config.drift_correction {
+                0.0 => String::new(),
+                share => format!(", drift correction {share}"),
+            };
             format!(
-                "local-steps, {steps} clocks per round, {overlap}, {density} % of the changes{totals}, {values}{quorum}"
+                "local-steps, {steps} clocks per round, {overlap}, {density} % of the changes{totals}, {values}{quorum}{drift}"
             )
         }
     }

@@ -467,6 +467,16 @@ fn a_synchronisation_model_with_a_wrong_setting() {
         ),
         run(
             "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\ndrift_correction = «-0.5",
+            &["`sync.remote.drift_correction` is `-0.5`", "a share from 0 to 1"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\ncombine = \"sum\"\ndrift_correction = «0.5",
+            &["`sync.remote.drift_correction` is `0.5`", "0 with `combine = \"sum\"`"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
             "model = \"local-steps\"\nquorum = «1.5",
             &["`sync.remote.quorum` is `1.5`", "a share above 0, at most 1"],
         ),
@@ -557,6 +567,11 @@ fn local_steps_that_do_not_add_up_what_an_application_counts() {
             "model = \"asp\"\nthreshold = 0.01",
             "model = \"local-steps\"\nouter_learning_rate = «0.7",
             &["`sync.remote.outer_learning_rate` is `0.7`", "expected 1", WHY],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\ndrift_correction = «0.5",
+            &["`sync.remote.drift_correction` is `0.5`", "expected 0", WHY],
         ),
     ];
     check_with(&counts, &cases);

@@ -68,7 +68,7 @@ const SETTINGS: [&str; 9] = [
     "{model = 'asp', guard = {every = 2, bound = 0.0001, examples = 8}}",
     "{model = 'local-steps', steps = 3, overlap = 2, density = 1.0, values = 'int4', combine = 'mean', outer = 'nesterov'}",
     "{model = 'local-steps', steps = 4, fragments = 1, guard = {every = 2, bound = 0.0001, examples = 8}}",
-    "{model = 'local-steps', steps = 2, density = 0.3, total_density = 0.1, values = 'int2', combine = 'mean', outer = 'nesterov'}",
+    "{model = 'local-steps', steps = 2, density = 0.3, total_density = 0.1, values = 'int2', drift_correction = 0.5, combine = 'mean', outer = 'nesterov'}",
     "{model = 'tap', values = 'bf16'}",
 ];
 

@@ -21,6 +21,9 @@ fn every_model() -> Vec<RemoteSync> {
             let config = LocalStepsConfig { combine, fragments, ..local_steps(4, format) };
             models.push(RemoteSync::LocalSteps(config));
         }
+        let (combine, drift_correction) = (Combine::Mean, 0.5);
+        let config = LocalStepsConfig { combine, drift_correction, ..local_steps(4, format) };
+        models.push(RemoteSync::LocalSteps(config));
     }
     models
 }

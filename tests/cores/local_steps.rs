@@ -387,7 +387,8 @@ proptest! {
         density in prop::sample::select(vec![0.01, 0.4, 0.7]),
         total_density in prop::sample::select(vec![0.01, 0.5, 1.0]),
         format in prop::sample::select(ValueFormat::ALL.to_vec()),
-        combine in prop::sample::select(vec![Combine::Sum, Combine::Mean]),
+        (combine, drift_correction) in
+            prop::sample::select(vec![(Combine::Sum, 0.0), (Combine::Mean, 0.0), (Combine::Mean, 0.5)]),
     ) {
         let fragments = fragments.min(steps);
         let config = LocalStepsConfig {
@@ -395,6 +396,7 @@ proptest! {
             density,
             total_density,
             combine,
+            drift_correction,
             ..local_steps(steps, format)
         };
         let mut cluster = Cluster::new(&Setup {
@@ -404,9 +406,11 @@ proptest! {
             ..Setup::new(RemoteSync::LocalSteps(config))
         });
         run(&mut cluster, 13, &order, |reader, clock, values| {
-            // A worker sees its own updates of the last round on, and of others nothing that was not made.
+            // A worker sees its own updates of the last round on, and of others nothing that was not made, unless it is
+            // expected.
             let since = clock % steps;
-            assert!(values[reader] >= since as f32, "{reader} at {clock}: {values:?}");
+            let sees_own = values[reader] >= since as f32;
+            assert!(sees_own || drift_correction > 0.0, "{reader} at {clock}: {values:?}");
         });
         cluster.drain();
         let expected = cluster.everything();
@@ -455,6 +459,38 @@ fn a_sparse_total_has_the_largest_steps_and_the_home_owes_the_rest() {
     assert_eq!(round(&[(0, 1.0), (1, 1.5)]), [4.0, -6.0, 4.0, 0.0]);
     cluster.drain();
     assert_eq!(cluster.servers[1].copy(), [4.0, -3.0, 4.0, 2.0]);
+}
+
+/// One data center moves the parameter by 2 in each round and the other by 4. The first expects 0.4 of the other after a
+/// round and 0.76 after two, the second half as much.
+#[test]
+fn a_copy_begins_a_round_ahead_by_half_of_what_others_are_expected_to_contribute() {
+    for drain in [DrainMethod::Mean, DrainMethod::Residuals] {
+        let config = LocalStepsConfig {
+            combine: Combine::Mean,
+            drift_correction: 0.5,
+            ..local_steps(1, ValueFormat::F32)
+        };
+        let remote = RemoteSync::LocalSteps(config);
+        let setup = Setup { data_centers: 2, parameters: 1, drain, ..Setup::new(remote) };
+        let mut cluster = Cluster::new(&setup);
+        let mut round = || {
+            assert!(cluster.step(0, &[(0, 2.0)]) && cluster.step(1, &[(0, 4.0)]));
+            cluster.settle();
+            let agreed = cluster.servers.iter().map(|server| server.copy()[0]);
+            let ahead = cluster.servers.iter().map(|server| server.values()[0] - server.copy()[0]);
+            agreed.zip(ahead).collect::<Vec<(f32, f32)>>()
+        };
+        for (number, expected) in [(1.0, [0.2, 0.1]), (2.0, [0.38, 0.19])] {
+            for ((agreed, ahead), expected) in round().into_iter().zip(expected) {
+                assert_eq!(agreed, 6.0 * number, "what is agreed is what was done");
+                assert!((ahead - expected).abs() < 1e-5, "{number}: {ahead} is not {expected}");
+            }
+        }
+        cluster.drain();
+        let ends = cluster.servers.iter().map(|server| server.copy()[0]);
+        assert_eq!(ends.collect::<Vec<f32>>(), [12.0; 2], "{drain:?}");
+    }
 }
 
 /// A mean needs the number of workers that change a parameter, of which a sparse part shows the largest alone.

@@ -345,12 +345,16 @@ proptest! {
         total_density in prop::sample::select(vec![0.3, 1.0]),
         format in prop::sample::select(ValueFormat::ALL.to_vec()),
         outer in prop::sample::select(vec![Outer::Plain, Outer::Nesterov]),
+        (combine, drift_correction) in
+            prop::sample::select(vec![(Combine::Sum, 0.0), (Combine::Mean, 0.5)]),
     ) {
         let config = LocalStepsConfig {
             density,
             total_density,
             quorum,
             outer,
+            combine,
+            drift_correction,
             ..local_steps(steps, format)
         };
         let mut cluster = Cluster::new(&Setup {

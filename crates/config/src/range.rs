@@ -140,6 +140,7 @@ pub(crate) const SHARE: Range = Range::above(0.0, 1.0, "a share above 0, at most
 pub(crate) const OUTER_RATE: Range = Range::above(0.0, 100.0, "a number above 0, at most 100");
 pub(crate) const MOMENTUM: Range =
     Range { low: 0.0, high: 1.0, expected: "a share from 0 to below 1", open: false, below: true };
+pub(crate) const DRIFT_CORRECTION: Range = Range::closed(0.0, 1.0, "a share from 0 to 1");
 pub(crate) const RATE: Range = Range::closed(1e-3, 1e18, "a rate from 0.001 to 1e18");
 pub(crate) const JITTER: Range = Range::closed(0.0, 2.0, "a sigma from 0 to 2");
 pub(crate) const SLOWDOWN: Range = Range::closed(1e-3, 1e3, "a factor from 0.001 to 1000");

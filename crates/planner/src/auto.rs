@@ -242,7 +242,8 @@ fn name(remote: &RemoteSync) -> String {
                 MOMENTUM => ", momentum",
                 _ => "",
             };
-            format!("rounds {}{overlap}{density}{momentum}", config.steps)
+            let drift = if config.drift_correction > 0.0 { ", drift" } else { "" };
+            format!("rounds {}{overlap}{density}{momentum}{drift}", config.steps)
         }
         other => other.name().into(),
     }

@@ -25,7 +25,7 @@ pub(crate) struct Candidate {
 struct Entry(&'static str, &'static [&'static str]);
 
 /// Every candidate. Those that come to the same settings in a run are simulated once.
-const CANDIDATES: [Entry; 17] = [
+const CANDIDATES: [Entry; 18] = [
     Entry("bsp", &["model = \"bsp\""]),
     Entry("ssp 1", &["model = \"ssp\"", "staleness = 1"]),
     Entry("tap", &["model = \"tap\""]),
@@ -36,6 +36,7 @@ const CANDIDATES: [Entry; 17] = [
     Entry("rounds 2", &[ROUNDS, "steps = 2"]),
     Entry("rounds, 10 %", &[ROUNDS, "density = 0.1", "total_density = 0.1"]),
     Entry("rounds, 3 %", &[ROUNDS, "density = 0.03", "total_density = 0.1"]),
+    Entry("rounds 4, drift", &[ROUNDS, "steps = 4", NO_OVERLAP, DRIFT]),
     Entry("rounds 10", &[ROUNDS, "steps = 10", NO_OVERLAP]),
     Entry("rounds 10, overlap", &[ROUNDS, "steps = 10", LEAST_OVERLAP]),
     Entry("rounds 2, momentum", &[ROUNDS, "steps = 2", NO_OVERLAP, MOMENTUM]),
@@ -49,6 +50,7 @@ const CANDIDATES: [Entry; 17] = [
 const ROUNDS: &str = "model = \"local-steps\"";
 const NO_OVERLAP: &str = "overlap = 0";
 const MOMENTUM: &str = "outer_momentum = 0.9";
+const DRIFT: &str = "drift_correction = 0.5";
 
 /// Measures nothing of a script's copies.
 const GUARD: &str = "guard = {}";
@@ -104,10 +106,11 @@ pub(crate) fn candidates(
             *quorum = format!("quorum = {}", quorum_share(topology.data_centers.len()));
         }
         // One data center has no rounds, no mirrors and no guard. The guard measures nothing of a script's copies, and
-        // where changes add up there is no outer momentum. Where all data centers are as fast none is left out.
+        // where changes add up there is no outer momentum and no drift correction. Where all data centers are as fast
+        // none is left out.
         let is_alone = topology.links.is_empty() && (lines[0] == ROUNDS || *name != *"bsp");
         let has_no_effect = (is_script && lines.contains(&GUARD))
-            || (adds_up && lines.contains(&MOMENTUM))
+            || (adds_up && (lines.contains(&MOMENTUM) || lines.contains(&DRIFT)))
             || (has_quorum && !leaves_out_the_slow);
         if is_alone || has_no_effect {
             continue;

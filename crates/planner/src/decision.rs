@@ -201,6 +201,8 @@ fn rounds_with(facts: &Facts, steps: u64, form: Form, density: &Density) -> Esti
         LocalStepsConfig { steps, density, total_density: density, overlap, ..defaults };
     if has_momentum {
         config.outer_momentum = MOMENTUM;
+    } else if facts.is_network() && skew > 0.0 && steps > 1 {
+        config.drift_correction = DRIFT_CORRECTION;
     }
     Estimate { remote: RemoteSync::LocalSteps(config), clock_s: clock + waited, clocks }
 }
@@ -228,6 +230,7 @@ fn measured_rounds(facts: &Facts) -> Estimate {
     if let RemoteSync::LocalSteps(config) = &mut faster.remote {
         config.overlap = defaults.overlap;
         (config.density, config.total_density) = (defaults.density, defaults.total_density);
+        config.drift_correction = defaults.drift_correction;
     }
     faster
 }
@@ -304,6 +307,9 @@ const SKEWED_OVERLAP: f64 = 0.9;
 /// perceptrons, while a logistic regression at a large rate diverges.
 pub(crate) const MOMENTUM: f64 = 0.9;
 const MOMENTUM_GAIN: f64 = 0.65;
+/// Rounds of skewed networks and regressions with the default outer momentum need 0.57 to 0.97 of their clocks with it
+/// (docs/src/remote-models.md). A large outer momentum is ahead by itself, and can be slower with both.
+pub(crate) const DRIFT_CORRECTION: f64 = 0.5;
 /// The data centers for which the figures of sparse models hold. Over eleven, factorisation diverges with overlapped
 /// rounds of 10.
 const CROWD: f64 = 3.0;
@@ -485,6 +491,24 @@ pub(crate) mod tests {
         rounds.retain(|config| config.outer_momentum == MOMENTUM);
         let steps: Vec<u64> = rounds.iter().map(|config| config.steps).collect();
         assert!(matches!(steps[..], [(8..), (8..), (8..), (4..)]), "{steps:?}");
+    }
+
+    #[test]
+    fn rounds_of_a_skewed_network_correct_its_drift_unless_momentum_is_large() {
+        let corrected = |facts: &Facts, form: Form| {
+            let rounds = rounds_of(facts).into_iter();
+            let of_form = rounds
+                .filter(|config| Form::of(&RemoteSync::LocalSteps(config.clone())) == Some(form));
+            let of_steps = of_form.filter(|config| config.steps > 1);
+            of_steps.map(|config| config.drift_correction).collect::<Vec<f64>>()
+        };
+        let even = dense(1e7, 0.2);
+        let skewed = Facts { skew: 0.6, ..even.clone() };
+        let plain = corrected(&skewed, Form::Plain);
+        assert!(!plain.is_empty() && plain.iter().all(|share| *share == DRIFT_CORRECTION));
+        for uncorrected in [corrected(&skewed, Form::Momentum), corrected(&even, Form::Plain)] {
+            assert!(!uncorrected.is_empty() && uncorrected.iter().all(|share| *share == 0.0));
+        }
     }
 
     #[test]

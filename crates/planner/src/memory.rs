@@ -113,9 +113,12 @@ fn server_vectors(plan: &Plan, links: Links, momentum: f64) -> f64 {
                 let late = if config.has_quorum() { 2.0 } else { 0.0 };
                 // What sparse parts owe to later rounds.
                 let owed = if config.is_sparse() { 1.0 } else { 0.0 };
+                // What is expected of others.
+                let expected = if config.drift_correction > 0.0 { 1.0 } else { 0.0 };
                 // Agreed values, own changes, factors, a part that leaves and totals that arrive.
                 4.0 + late
                     + owed
+                    + expected
                     + if mean { 1.0 } else { 0.0 }
                     // Of the home block: the velocity, what steps owe to later ones, which is their rounding error at least,
                     // counts, and the parts of all.
@@ -149,7 +152,7 @@ mod tests {
     use crate::facts;
 
     #[test]
-    fn a_data_center_that_sends_sparse_parts_holds_what_it_owes() {
+    fn what_rounds_hold_of_every_parameter_follows_from_their_settings() {
         let vectors = |settings: &[&str]| {
             let links = Links { cliques: 1.0, mirrors: 2.0 };
             server_vectors(&facts::tests::plan(settings), links, 0.0)
@@ -158,5 +161,6 @@ mod tests {
         assert_eq!(vectors(&[]), 7.0);
         assert_eq!([vectors(&[density]), vectors(&[totals])], [8.0, 7.0]);
         assert_eq!(vectors(&[density, totals]), 8.0);
+        assert_eq!(vectors(&["sync.remote.drift_correction=0.5"]), 8.0);
     }
 }

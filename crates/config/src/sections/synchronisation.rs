@@ -197,6 +197,12 @@ fn local_steps(checks: &Checks<'_>, config: &LocalStepsConfig) -> Result<(), Pro
     let rate = config.outer_learning_rate;
     checks.number("sync.remote.outer_learning_rate", rate, range::OUTER_RATE)?;
     checks.number("sync.remote.outer_momentum", config.outer_momentum, range::MOMENTUM)?;
+    let drift = config.drift_correction;
+    checks.number("sync.remote.drift_correction", drift, range::DRIFT_CORRECTION)?;
+    if drift > 0.0 && config.combine == Combine::Sum {
+        let expected = "0 with `combine = \"sum\"`, since it is for means";
+        return Err(checks.wrong("sync.remote.drift_correction", drift, expected));
+    }
 
     let Some(watched) = &config.guard else { return Ok(()) };
 
@@ -223,11 +229,12 @@ fn guard(checks: &Checks<'_>, config: &GuardConfig) -> Result<(), Problem> {
 /// Keys that the file leaves out get the values that add up. A key with another value is an error.
 pub(crate) fn add_up(root: &Node, app: &str, remote: &mut RemoteSync) -> Result<(), Problem> {
     let RemoteSync::LocalSteps(config) = remote else { return Ok(()) };
-    let rate = config.outer_learning_rate;
+    let (rate, drift) = (config.outer_learning_rate, config.drift_correction);
     let keys = [
         ("sync.remote.combine", "mean".to_owned(), config.combine == Combine::Sum, "`sum`"),
         ("sync.remote.outer", "nesterov".to_owned(), config.outer == Outer::Plain, "`plain`"),
         ("sync.remote.outer_learning_rate", rate.to_string(), rate == 1.0, "1"),
+        ("sync.remote.drift_correction", drift.to_string(), drift == 0.0, "0"),
     ];
     for (path, found, agrees, value) in keys {
         if !agrees && root.at(path).is_some() {

@@ -48,6 +48,11 @@ pub struct LocalStepsConfig {
     pub outer_learning_rate: f64,
     /// The share of the last outer step that is added to the next one, below 1. Used by `outer = "nesterov"`.
     pub outer_momentum: f64,
+    /// The share of what others are expected to contribute to a round by which a copy is ahead when the round begins, from 0
+    /// to 1 and 0 with [`Combine::Sum`]. The mean of the latest rounds says what is expected. It keeps a copy from drifting
+    /// with the skew of its own data (client drift, Karimireddy et al., SCAFFOLD, ICML 2020). At 0 a copy begins a round
+    /// at the agreed values.
+    pub drift_correction: f64,
     /// The format of changes on the WAN, in both directions. The rounding error is added to the next round.
     pub values: ValueFormat,
     /// The sizes of the blocks of rounds and of the drain at the end.
@@ -94,6 +99,7 @@ impl Default for LocalStepsConfig {
             outer: Outer::Nesterov,
             outer_learning_rate: 0.7,
             outer_momentum: 0.5,
+            drift_correction: 0.0,
             values: ValueFormat::Int4,
             blocks: BlockShares::default(),
             guard: None,

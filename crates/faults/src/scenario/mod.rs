@@ -239,13 +239,15 @@ impl Scenario {
         (blocks[within(&mut chance, 0, 1) as usize], kinds[within(&mut chance, 0, 2) as usize])
     }
 
-    /// A remote model, whose rounds have a quorum in three of four schedules, and sparse totals and a block format in half.
+    /// A remote model, whose rounds have a quorum in three of four schedules, sparse totals and a block format in half, and
+    /// of means a drift correction in half.
     fn with_quorum(&self, mut remote: RemoteSync) -> RemoteSync {
         let mut chance = Seed(self.seed).child("quorum").random();
         let share = [1.0, 0.75, 0.6, 0.3][within(&mut chance, 0, 3) as usize];
         let grace = [0, 0, 20, 300][within(&mut chance, 0, 3) as usize];
         let mut totals = Seed(self.seed).child("totals").random();
         let mut formats = Seed(self.seed).child("round formats").random();
+        let mut drifts = Seed(self.seed).child("drift correction").random();
         if let RemoteSync::LocalSteps(config) = &mut remote {
             config.values = match within(&mut formats, 0, 5) {
                 0 => ValueFormat::Int8,
@@ -254,6 +256,9 @@ impl Scenario {
                 _ => config.values,
             };
             config.total_density = [1.0, 0.2][within(&mut totals, 0, 1) as usize];
+            if config.combine == Combine::Mean {
+                config.drift_correction = [0.0, 0.5][within(&mut drifts, 0, 1) as usize];
+            }
             config.quorum = share;
             config.grace = DurationSetting(Duration::from_millis(grace));
         }

@@ -23,10 +23,14 @@
 //! ([`error_feedback`]). With a `total_density` below 1 the home of a block does the same with the steps of its rounds
 //! ([`outer`]).
 //!
+//! With a `drift_correction` a copy begins a round ahead by a share of what the other data centers are expected to contribute
+//! to it: `x = a + c + f·o` ([`drift_correction`]).
+//!
 //! With a `quorum` below 1 a round does not wait for all parts. A late part is added to the next round, and stays in the
 //! copy until then ([`quorum`]).
 
 mod contributor_counts;
+mod drift_correction;
 mod error_feedback;
 mod job_link;
 mod outer;
@@ -59,6 +63,7 @@ use crate::types::{Clock, Content, DcId, Instant, ServerId, ShardLayout, Tightne
 use crate::wire::{BulkHeader, BulkKind};
 
 use contributor_counts::{ContributorCounts, Factors};
+use drift_correction::DriftCorrection;
 use error_feedback::ErrorFeedback;
 use job_link::JobLink;
 use outer::OuterStep;
@@ -86,6 +91,8 @@ pub(super) struct LocalSteps {
     own: Vec<f32>,
     /// What rounds have not sent, apart from the copy. `None` if rounds send all changes.
     error_feedback: Option<ErrorFeedback>,
+    /// By what the copy is ahead. `None` if it begins rounds at the agreed values.
+    drift_correction: Option<DriftCorrection>,
     /// The parameters changed since the data center's clock last advanced.
     touched: Touched,
     /// The outer optimisers of the home blocks, by fragment.
@@ -159,6 +166,11 @@ impl LocalSteps {
             .is_sparse()
             .then(|| ErrorFeedback::new(local_steps.density, local_steps.values, parameters));
 
+        let drift_correction = (local_steps.drift_correction > 0.0).then(|| {
+            let share = local_steps.drift_correction;
+            DriftCorrection::new(share, &config.layout, fragments, data_centers)
+        });
+
         Self {
             id: config.id,
             pace: Pace::new(local_steps, fragments),
@@ -169,6 +181,7 @@ impl LocalSteps {
             agreed: store.values().to_vec(),
             own: vec![0.0; parameters],
             error_feedback,
+            drift_correction,
             touched: Touched::none(parameters),
             outer: outer.collect(),
             tables,
@@ -429,6 +442,7 @@ persist! {
                 agreed,
                 own,
                 error_feedback,
+                drift_correction,
                 touched,
                 outer,
                 sums,
@@ -457,6 +471,9 @@ persist! {
             walk.tensor("own", Content::Changes, own)?;
             if let Some(error_feedback) = error_feedback {
                 walk.part("error_feedback", error_feedback, ())?;
+            }
+            if let Some(drift_correction) = drift_correction {
+                walk.part("drift_correction", drift_correction, ())?;
             }
             walk.flatten(touched, ("touched", parameters))?;
             walk.flatten(pace, ())?;
@@ -534,7 +551,7 @@ impl LocalSteps {
         let own = &mut self.own[block.clone()];
         let part = match &mut self.error_feedback {
             Some(error_feedback) => {
-                error_feedback.take(own, block, &self.tables[fragment][home.index()])
+                error_feedback.take(own, block.clone(), &self.tables[fragment][home.index()])
             }
             None => {
                 let part = Part::take(own, block.start, self.format);
@@ -543,6 +560,9 @@ impl LocalSteps {
             }
         };
 
+        if let Some(drift_correction) = &mut self.drift_correction {
+            drift_correction.on_part((fragment, home), block, part.changes());
+        }
         let part = Arc::new(part);
         if let Some(quorum) = &mut self.quorum {
             quorum.on_sent(fragment, home, clock, &part);
@@ -674,7 +694,7 @@ impl LocalSteps {
         if self.quorum.is_some() {
             self.catch_up(now, fragment, header.clock, store);
         }
-        self.add_step(fragment, changes);
+        self.add_step(fragment, from, changes);
         if header.last {
             self.finish(now, from, fragment, header.clock, store);
         }
@@ -768,7 +788,7 @@ impl LocalSteps {
         }
 
         let step = self.outer[fragment].step(&total.values, start, number);
-        self.add_step(fragment, step.changes());
+        self.add_step(fragment, self.id.dc, step.changes());
         self.send_to_all(BulkKind::Total, clock, step);
         self.finish(now, self.id.dc, fragment, clock, store);
     }
@@ -781,16 +801,19 @@ impl LocalSteps {
     }
 
     /// Adds changes of a home's step to the agreed values.
-    fn add_step(&mut self, fragment: usize, changes: Changes<'_>) {
+    fn add_step(&mut self, fragment: usize, home: DcId, changes: Changes<'_>) {
         if self.pace.measures_corrections() {
             let squares = changes.values().iter().map(|change| f64::from(*change).powi(2));
             self.pace.on_step(fragment, squares.sum());
         }
         add_frame(&mut self.agreed, changes);
+        if let Some(drift_correction) = &mut self.drift_correction {
+            drift_correction.on_step((fragment, home), changes);
+        }
     }
 
     /// A home's step of a round is in the agreed values. Sets the copy to these plus the own changes that no round
-    /// includes.
+    /// includes, ahead by what is expected of others.
     fn finish(
         &mut self,
         now: Instant,
@@ -803,10 +826,9 @@ impl LocalSteps {
             quorum.on_total(fragment, home);
         }
         let block = self.rounds.block(fragment, home);
-        let own = self.own_of(fragment, home);
-        let (agreed, copy) = (&self.agreed[block.clone()], &mut store.values_mut()[block.clone()]);
+        let copy = &mut store.values_mut()[block];
         let before = self.pace.measures_corrections().then(|| copy.to_vec());
-        self.factors.write_copy(block, (agreed, &own), copy);
+        self.write_copy((fragment, home), self.drift_correction.as_ref(), copy);
         let corrections = before.iter().flatten().zip(&*copy).map(|(before, after)| before - after);
         let square = corrections.map(|correction| f64::from(correction).powi(2)).sum();
         self.pace.on_corrected(fragment, square);
@@ -818,6 +840,27 @@ impl LocalSteps {
             self.pace.on_finished(now, fragment);
         }
         self.send_part_if_due(now, fragment, home, store);
+    }
+
+    /// Writes the copy of the block of a fragment and a home: the agreed values and the own changes that no round includes, ahead by
+    /// what this correction expects of others.
+    fn write_copy(
+        &self,
+        (fragment, home): (usize, DcId),
+        ahead: Option<&DriftCorrection>,
+        copy: &mut [f32],
+    ) {
+        let block = self.rounds.block(fragment, home);
+        let own = self.own_of(fragment, home);
+        // Piece by piece, so that a copy that is moved ahead is still at hand.
+        let pieces = copy.chunks_mut(PIECE).zip(own.chunks(PIECE));
+        for (start, (copy, own)) in block.step_by(PIECE).zip(pieces) {
+            let piece = start..start + copy.len();
+            self.factors.write_copy(piece.clone(), (&self.agreed[piece.clone()], own), copy);
+            if let Some(ahead) = ahead {
+                ahead.correct((fragment, home), piece, copy);
+            }
+        }
     }
 
     /// The own changes to a block that no total includes.
@@ -836,7 +879,7 @@ impl LocalSteps {
         let Some(method) = self.draining else { return };
         if !self.drain.is_started() && self.is_between_rounds() {
             let copy = match method {
-                DrainMethod::Mean => self.with_owed(store.values()),
+                DrainMethod::Mean => self.with_owed(&self.uncorrected(store.values())),
                 DrainMethod::Residuals => self.with_residuals(),
             };
             let residuals = self.residuals();
@@ -865,6 +908,22 @@ impl LocalSteps {
             }
         }
         residuals
+    }
+
+    /// A copy without what it is ahead by: what is expected of others is not what anybody has done.
+    fn uncorrected<'a>(&self, copy: &'a [f32]) -> Cow<'a, [f32]> {
+        let mut copy = Cow::Borrowed(copy);
+        if self.drift_correction.is_none() {
+            return copy;
+        }
+        let homes = (0..self.rounds.data_centers as u16).map(DcId);
+        for (fragment, home) in
+            (0..self.rounds.fragments).flat_map(|at| homes.clone().map(move |home| (at, home)))
+        {
+            let block = self.rounds.block(fragment, home);
+            self.write_copy((fragment, home), None, &mut copy.to_mut()[block]);
+        }
+        copy
     }
 
     /// A copy, with late parts and with what it and the steps of its home blocks owe where changes add up, such as counts:
@@ -947,3 +1006,6 @@ impl LocalSteps {
         self.sums.get(&clock).and_then(Sum::missing).unwrap_or(home)
     }
 }
+
+/// The parameters of a copy that are written at once. They and what they are made of fit the first cache.
+const PIECE: usize = 1 << 10;

@@ -40,10 +40,7 @@ class Processes:
 
     def _end_all(self) -> None:
         for _name, process in self._started:
-            # With the processes that it has started itself.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _kill(process)
 
     def start(self, name: str, command: Sequence[object], **variables: object) -> subprocess.Popen[bytes]:
         """Starts a command whose environment has these variables as well. What it writes is added to a file of its name."""
@@ -66,8 +63,7 @@ class Processes:
     def kill(self, name: str) -> None:
         """Kills a process and those that it has started, as a machine that loses its power."""
         for other, process in [one for one in self._started if one[0] == name]:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _kill(process)
             self._started.remove((other, process))
 
     def start_again(self, name: str) -> subprocess.Popen[bytes]:
@@ -108,6 +104,27 @@ class Processes:
         """The end of what a process has written."""
         text = (self.folder / f"{name}.log").read_text(errors="replace")
         return "\n".join(text.splitlines()[-12:])
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kills a process and those that it has started, also in sessions of their own, as torchrun starts its workers."""
+    descendants = _descendants(process.pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for descendant in descendants:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(descendant, signal.SIGKILL)
+    process.wait()
+
+
+def _descendants(of: int) -> list[int]:
+    """The processes that one has started, and those that these have, where the kernel says so."""
+    family = [of]
+    for parent in family:
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                family += map(int, children.read_text().split())
+    return family[1:]
 
 
 def _terminate(number: int, _frame: object) -> None:

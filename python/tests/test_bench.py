@@ -91,6 +91,24 @@ def test_a_measurement_that_is_killed_leaves_no_process_behind(number):
             running.kill()
 
 
+#: A process as torchrun is one: what it starts has a session of its own.
+STARTS_A_SESSION = """
+import subprocess, sys, time
+started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+print(started.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="skipped: processes are found in /proc")
+def test_processes_in_sessions_of_their_own_end_with_those_that_have_started_them(bench_module, tmp_path):
+    with bench_module("running").Processes(tmp_path) as processes:
+        processes.start("agent", [sys.executable, "-c", STARTS_A_SESSION])
+        worker = until(lambda: (tmp_path / "agent.log").read_text().strip())
+        assert is_alive(worker)
+    until(lambda: not is_alive(worker))
+
+
 def is_alive(process):
     """Whether a process runs, and is not one whose end nobody has taken note of."""
     try:

@@ -223,15 +223,11 @@ pub(crate) fn default_rounds(deltas_are_counts: bool) -> LocalStepsConfig {
 
 /// Rounds with the defaults: each data center measures how many clocks it overlaps.
 fn measured_rounds(facts: &Facts) -> Estimate {
-    let defaults = LocalStepsConfig::default();
+    let steps = LocalStepsConfig::default().steps;
     let forms = [Form::Plain, Form::Overlapped];
-    let [plain, overlapped] = forms.map(|form| rounds(facts, defaults.steps, form));
+    let [plain, overlapped] = forms.map(|form| rounds(facts, steps, form));
     let mut faster = if plain.time() < overlapped.time() { plain } else { overlapped };
-    if let RemoteSync::LocalSteps(config) = &mut faster.remote {
-        config.overlap = defaults.overlap;
-        (config.density, config.total_density) = (defaults.density, defaults.total_density);
-        config.drift_correction = defaults.drift_correction;
-    }
+    faster.remote = RemoteSync::LocalSteps(default_rounds(facts.deltas_are_counts));
     faster
 }
 
@@ -309,7 +305,7 @@ pub(crate) const MOMENTUM: f64 = 0.9;
 const MOMENTUM_GAIN: f64 = 0.65;
 /// Rounds of skewed networks and regressions with the default outer momentum need 0.57 to 0.97 of their clocks with it
 /// (docs/src/remote-models.md). A large outer momentum is ahead by itself, and can be slower with both.
-pub(crate) const DRIFT_CORRECTION: f64 = 0.5;
+const DRIFT_CORRECTION: f64 = 0.5;
 /// The data centers for which the figures of sparse models hold. Over eleven, factorisation diverges with overlapped
 /// rounds of 10.
 const CROWD: f64 = 3.0;

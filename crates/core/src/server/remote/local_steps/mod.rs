@@ -166,10 +166,9 @@ impl LocalSteps {
             .is_sparse()
             .then(|| ErrorFeedback::new(local_steps.density, local_steps.values, parameters));
 
-        let drift_correction = (local_steps.drift_correction > 0.0).then(|| {
-            let share = local_steps.drift_correction;
-            DriftCorrection::new(share, &config.layout, fragments, data_centers)
-        });
+        let share = local_steps.drift_correction;
+        let drift_correction = (share > 0.0)
+            .then(|| DriftCorrection::new(share, &config.layout, fragments, data_centers));
 
         Self {
             id: config.id,
@@ -879,7 +878,7 @@ impl LocalSteps {
         let Some(method) = self.draining else { return };
         if !self.drain.is_started() && self.is_between_rounds() {
             let copy = match method {
-                DrainMethod::Mean => self.with_owed(&self.uncorrected(store.values())),
+                DrainMethod::Mean => self.with_owed(self.uncorrected(store.values())),
                 DrainMethod::Residuals => self.with_residuals(),
             };
             let residuals = self.residuals();
@@ -911,8 +910,8 @@ impl LocalSteps {
     }
 
     /// A copy without what it is ahead by: what is expected of others is not what anybody has done.
-    fn uncorrected<'a>(&self, copy: &'a [f32]) -> Cow<'a, [f32]> {
-        let mut copy = Cow::Borrowed(copy);
+    fn uncorrected(&self, copy: &[f32]) -> Vec<f32> {
+        let mut copy = copy.to_vec();
         if self.drift_correction.is_none() {
             return copy;
         }
@@ -921,7 +920,7 @@ impl LocalSteps {
             (0..self.rounds.fragments).flat_map(|at| homes.clone().map(move |home| (at, home)))
         {
             let block = self.rounds.block(fragment, home);
-            self.write_copy((fragment, home), None, &mut copy.to_mut()[block]);
+            self.write_copy((fragment, home), None, &mut copy[block]);
         }
         copy
     }
@@ -929,8 +928,7 @@ impl LocalSteps {
     /// A copy, with late parts and with what it and the steps of its home blocks owe where changes add up, such as counts:
     /// so often that the mean of copies has all of it. Where rounds agree on a mean, what is owed stays out: a network that
     /// is trained with momentum is worse with all of it at once.
-    fn with_owed(&self, copy: &[f32]) -> Vec<f32> {
-        let mut values = copy.to_vec();
+    fn with_owed(&self, mut values: Vec<f32>) -> Vec<f32> {
         if !self.adds_up {
             return values;
         }

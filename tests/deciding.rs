@@ -278,10 +278,10 @@ fn setting(remote: &RemoteSync) -> String {
                 Overlap::Auto => String::new(),
                 Overlap::Clocks(clocks) => format!(", overlap {clocks}"),
             };
-            let density = if config.is_sparse() {
-                format!(", density {}", config.density)
-            } else {
-                String::new()
+            let density = match (config.density, config.total_density) {
+                (1.0, 1.0) => String::new(),
+                (part, total) if part == total => format!(", density {part}"),
+                (part, total) => format!(", densities {part} and {total}"),
             };
             let momentum = if config.outer_momentum == 0.9 { ", momentum 0.9" } else { "" };
             let drift = if config.drift_correction > 0.0 { ", drift" } else { "" };

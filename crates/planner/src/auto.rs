@@ -234,9 +234,11 @@ fn name(remote: &RemoteSync) -> String {
                 Overlap::Auto => String::new(),
                 Overlap::Clocks(clocks) => format!(", overlap {clocks}"),
             };
-            let density = match config.density {
-                1.0 => String::new(),
-                density => format!(", {:.0} %", 100.0 * density),
+            let percent = |density: f64| format!("{:.0} %", 100.0 * density);
+            let density = match (config.density, config.total_density) {
+                (1.0, 1.0) => String::new(),
+                (part, total) if part == total => format!(", {}", percent(part)),
+                (part, total) => format!(", {} and {}", percent(part), percent(total)),
             };
             let momentum = match config.outer_momentum {
                 MOMENTUM => ", momentum",

@@ -85,8 +85,10 @@ impl Estimate {
 
 /// How much of the changes rounds send.
 struct Density {
-    /// The share of the parameters, of parts and of totals.
-    share: f64,
+    /// The share of the parameters that a part has.
+    part: f64,
+    /// The same of a total.
+    total: f64,
     /// Clocks to the target, relative to those of rounds that send all changes.
     clocks: f64,
 }
@@ -161,7 +163,7 @@ fn asp(facts: &Facts) -> Estimate {
 /// Rounds of so many clocks, with the density with which they are expected to be fastest.
 fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
     let clock = facts.clock_s * facts.slowest;
-    let sent_s = round_s(facts, steps, 1.0) - facts.rtt_s;
+    let sent_s = round_s(facts, steps, &DENSE) - facts.rtt_s;
     let is_slow = sent_s > BYTES_FREE * clock * steps as f64;
     let densities: &[Density] = if facts.is_network() && is_slow { &SPARSE } else { &[DENSE] };
     let estimates = densities.iter().map(|density| rounds_with(facts, steps, form, density));
@@ -171,7 +173,6 @@ fn rounds(facts: &Facts, steps: u64, form: Form) -> Estimate {
 
 fn rounds_with(facts: &Facts, steps: u64, form: Form, density: &Density) -> Estimate {
     let clock = facts.clock_s * facts.slowest;
-    let Density { share: density, clocks: by_density } = *density;
     let round = round_s(facts, steps, density);
     let seconds = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX));
     let overlap = match form {
@@ -193,12 +194,17 @@ fn rounds_with(facts: &Facts, steps: u64, form: Form, density: &Density) -> Esti
     let gain = if has_momentum { MOMENTUM_GAIN } else { 1.0 };
     let share = overlap as f64 / steps as f64;
     let by_steps = 1.0 + by_step * (steps - 1) as f64;
-    let clocks = base * gain * by_density * by_steps * (1.0 + by_overlap * share);
+    let clocks = base * gain * density.clocks * by_steps * (1.0 + by_overlap * share);
 
     let overlap = Overlap::Clocks(overlap);
     let defaults = default_rounds(facts.deltas_are_counts);
-    let mut config =
-        LocalStepsConfig { steps, density, total_density: density, overlap, ..defaults };
+    let mut config = LocalStepsConfig {
+        steps,
+        density: density.part,
+        total_density: density.total,
+        overlap,
+        ..defaults
+    };
     if has_momentum {
         config.outer_momentum = MOMENTUM;
     } else if facts.is_network() && skew > 0.0 && steps > 1 {
@@ -238,13 +244,12 @@ pub(crate) fn bsp_exchange_s(facts: &Facts) -> f64 {
     facts.exchange.bsp_s(&Changes { parameters, part, total, format: ValueFormat::F32 })
 }
 
-/// Seconds of a round over the changes of so many clocks, of which at most a share of `density` is sent, and as much comes
-/// back.
-fn round_s(facts: &Facts, clocks: u64, density: f64) -> f64 {
-    let part = (facts.changed_share * clocks as f64).min(facts.used_share).min(density);
+/// Seconds of a round over the changes of so many clocks, of which at most the shares of this density are sent and come back.
+fn round_s(facts: &Facts, clocks: u64, density: &Density) -> f64 {
+    let part = (facts.changed_share * clocks as f64).min(facts.used_share).min(density.part);
     // A step with momentum moves every parameter that has ever changed.
     let all = if facts.deltas_are_counts { together(facts, part) } else { facts.used_share };
-    let total = all.min(density);
+    let total = all.min(density.total);
     let Facts { parameters, round_format: format, .. } = *facts;
     facts.exchange.round_s(&Changes { parameters, part, total, format })
 }
@@ -266,11 +271,15 @@ pub(crate) fn parts(facts: &Facts) -> bool {
 }
 
 /// Rounds that send all changes.
-const DENSE: Density = Density { share: 1.0, clocks: 1.0 };
-/// The densities of a dense model whose bytes matter. A tenth needs as many clocks as all changes do, or up to a fifth more, and
-/// 3 % needs 1 to 1.4 times those of a tenth over two data centers, and 1.1 to 1.5 times over eleven (docs/src/remote-models.md).
-const SPARSE: [Density; 2] =
-    [Density { share: 0.1, clocks: 1.0 }, Density { share: 0.03, clocks: 1.2 }];
+const DENSE: Density = Density { part: 1.0, total: 1.0, clocks: 1.0 };
+/// The densities of a dense model whose bytes matter. A tenth both ways needs as many clocks as all changes do, or up to a fifth
+/// more. Parts of 3 % need 0.9 to 1.1 times those of a tenth both ways. Where totals have 3 %, too, it is 1 to 1.4 times over
+/// two data centers, and 1.1 to 1.7 times over eleven (docs/src/remote-models.md).
+const SPARSE: [Density; 3] = [
+    Density { part: 0.1, total: 0.1, clocks: 1.0 },
+    Density { part: 0.03, total: 0.1, clocks: 1.05 },
+    Density { part: 0.03, total: 0.03, clocks: 1.2 },
+];
 /// The share of the clocks between two rounds that sending all changes may take without a density.
 const BYTES_FREE: f64 = 0.1;
 /// The clocks between rounds that may be chosen.
@@ -398,7 +407,7 @@ pub(crate) mod tests {
     fn rounds_take_as_long_as_the_format_that_they_send_in() {
         let slow = dense(5e5, 0.0);
         let wide = Facts { round_format: ValueFormat::Bf16, ..slow.clone() };
-        let longer = round_s(&wide, 1, 1.0) / round_s(&slow, 1, 1.0);
+        let longer = round_s(&wide, 1, &DENSE) / round_s(&slow, 1, &DENSE);
         let [bf16, int4] = [ValueFormat::Bf16, ValueFormat::Int4].map(ValueFormat::bytes_per_value);
         assert!((longer - bf16 / int4).abs() < 1e-9, "{longer}");
     }
@@ -417,15 +426,18 @@ pub(crate) mod tests {
 
     #[test]
     fn the_slower_links_are_and_the_shorter_rounds_the_fewer_changes_they_send() {
-        let density_of = |bytes_per_second: f64, steps: u64| {
+        let densities_of = |bytes_per_second: f64, steps: u64| {
             let facts = Facts { clock_s: 0.02, ..dense(bytes_per_second, 0.001) };
             match rounds(&facts, steps, Form::Plain).remote {
-                RemoteSync::LocalSteps(config) => config.density,
+                RemoteSync::LocalSteps(config) => (config.density, config.total_density),
                 other => panic!("{other:?} has no rounds"),
             }
         };
-        assert_eq!([1e9, FAST, FAST / 10.0].map(|rate| density_of(rate, 4)), [1.0, 0.1, 0.03]);
-        assert_eq!([1, 4, 32].map(|steps| density_of(FAST / 10.0, steps)), [0.03, 0.03, 0.1]);
+        let (tenth, parts, both) = ((0.1, 0.1), (0.03, 0.1), (0.03, 0.03));
+        let rates = [1e9, 4.0 * FAST, FAST, FAST / 10.0];
+        assert_eq!(rates.map(|rate| densities_of(rate, 4)), [(1.0, 1.0), tenth, parts, both]);
+        let steps = [1, 4, 32];
+        assert_eq!(steps.map(|steps| densities_of(FAST / 10.0, steps)), [both, both, parts]);
     }
 
     #[test]
@@ -511,7 +523,7 @@ pub(crate) mod tests {
     fn what_no_data_use_is_not_sent() {
         let sparse = Facts { changed_share: 0.001, is_dense: false, ..dense(2e4, 0.2) };
         let used = Facts { used_share: 0.05, ..sparse.clone() };
-        assert!(round_s(&used, 8, 1.0) < 0.2 * round_s(&sparse, 8, 1.0));
+        assert!(round_s(&used, 8, &DENSE) < 0.2 * round_s(&sparse, 8, &DENSE));
         let momentum = |facts: &Facts| {
             let rounds = rounds_of(facts).into_iter();
             rounds

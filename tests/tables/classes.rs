@@ -66,6 +66,24 @@ fn the_same_examples_train_the_same_classifier_in_every_form() {
     assert_eq!(model("parquet", "lists.parquet", "features = ['pixels']"), expected);
 }
 
+/// 43,211,503 and 43,211,504 are the same in 32 bits.
+#[test]
+fn large_whole_numbers_of_64_bits_are_classes_of_their_own() {
+    let folder = Folder::new();
+    let codes = [43_211_503_u32, 43_211_504];
+    let x = || ("x", float32((0..20).map(|at| at as f32)));
+    let labels = (0..20).map(|at| f64::from(codes[at % 2]));
+    folder.parquet("codes", &[x(), ("label", float64(labels))]);
+    let application = build(DENSE, &keys("parquet", &folder.at("codes"), ""), &[1]).unwrap();
+    let names = application.attachments()["classes.names"].clone().names();
+    assert_eq!(names, Some(Names::Numbers(codes.map(u64::from).to_vec())));
+
+    let almost = (0..20).map(|at| if at == 7 { 0.999_999_99 } else { f64::from(at % 2) });
+    folder.parquet("almost", &[x(), ("label", float64(almost))]);
+    let says = ["row 8: found 0.99999999 in the column \"label\", expected a whole number"];
+    refuse(DENSE, &keys("parquet", &folder.at("almost"), ""), &says);
+}
+
 #[test]
 fn a_class_that_a_data_center_lacks_has_the_same_number_everywhere() {
     let folder = Folder::new();

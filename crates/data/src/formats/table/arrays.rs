@@ -152,6 +152,21 @@ fn names(array: &ArrayRef) -> Checked<NameColumn> {
     Ok(NameColumn::Text(names))
 }
 
+/// Adds numbers that are whole, as text.
+fn push_whole<T: Copy + Into<f64>>(names: &mut Lists<u8>, values: &[T]) -> Checked<()> {
+    for (row, value) in values.iter().enumerate() {
+        let value: f64 = (*value).into();
+        if !is_whole(value) {
+            return Err((row, (value.to_string(), WHOLE.into())));
+        }
+        push_number(names, value as i64);
+    }
+    Ok(())
+}
+
+/// What is expected of a label.
+const WHOLE: &str = "a whole number";
+
 fn labels(array: &ArrayRef) -> Checked<NameColumn> {
     let mut names = Lists::new();
     match array.data_type() {
@@ -161,14 +176,12 @@ fn labels(array: &ArrayRef) -> Checked<NameColumn> {
             let values = array.as_boolean().iter().flatten();
             values.for_each(|value| names.push(value.to_string().as_bytes()));
         }
-        DataType::Float16 | DataType::Float32 | DataType::Float64 => {
-            for (row, value) in floats(array)?.into_iter().enumerate() {
-                if !is_whole(value.into()) {
-                    return Err((row, (value.to_string(), "a whole number".into())));
-                }
-                push_number(&mut names, value as i64);
-            }
+        // A number of 32 bits does not hold each whole number that one of 64 does.
+        DataType::Float64 => {
+            check_no_null(array, WHOLE)?;
+            push_whole(&mut names, array.as_primitive::<Float64Type>().values())?;
         }
+        DataType::Float16 | DataType::Float32 => push_whole(&mut names, &floats(array)?)?,
         _ => names = written(array)?,
     }
     Ok(NameColumn::Untyped(names))

@@ -14,6 +14,7 @@ mod quotes;
 mod thrift;
 mod write;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::error::{DataError, FilePosition, shown};
@@ -105,7 +106,11 @@ impl Table {
     ) -> Result<Box<dyn Iterator<Item = Result<Batch, DataError>>>, DataError> {
         let places: Vec<usize> = match self.rows {
             Rows::None => Vec::new(),
-            _ => requests.iter().map(|request| self.place(request)).collect::<Result<_, _>>()?,
+            _ => {
+                let named = self.columns_by_name();
+                let place = |request| self.place(request, &named);
+                requests.iter().map(place).collect::<Result<_, _>>()?
+            }
         };
         match self.rows {
             Rows::None => Ok(Box::new(std::iter::empty())),
@@ -114,11 +119,23 @@ impl Table {
         }
     }
 
+    /// For each name the first column that has it, and whether it is the only one. Files can have as many columns as features.
+    fn columns_by_name(&self) -> BTreeMap<&str, (usize, bool)> {
+        let mut named = BTreeMap::new();
+        for (place, column) in self.columns.iter().enumerate() {
+            let same = named.entry(column.name.as_str());
+            same.and_modify(|(_, is_only)| *is_only = false).or_insert((place, true));
+        }
+        named
+    }
+
     /// The place of a column in the file.
-    fn place(&self, request: &Request) -> Result<usize, DataError> {
-        let named = |(_, column): &(usize, &ColumnInfo)| column.name == request.name;
-        let mut places = self.columns.iter().enumerate().filter(named);
-        let Some((place, column)) = places.next() else {
+    fn place(
+        &self,
+        request: &Request,
+        named: &BTreeMap<&str, (usize, bool)>,
+    ) -> Result<usize, DataError> {
+        let Some(&(place, is_only)) = named.get(request.name.as_str()) else {
             let key = request.key.map_or(String::new(), |key| format!(" ({key})"));
             let expected = format!(
                 "a column {}{key}{}",
@@ -127,7 +144,7 @@ impl Table {
             );
             return Err(self.broken(listed(&self.columns), expected));
         };
-        if places.next().is_some() {
+        if !is_only {
             let found = format!("two columns {}", shown(request.name.as_bytes()));
             return Err(self.broken(found, "columns of different names".into()));
         }
@@ -138,6 +155,7 @@ impl Table {
         if accepts {
             return Ok(place);
         }
+        let column = &self.columns[place];
         let kind = column.kind.as_deref().unwrap_or("text");
         let name = shown(column.name.as_bytes());
         let found = format!("the column {name} of type {kind} in {}", listed(&self.columns));

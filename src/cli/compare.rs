@@ -34,7 +34,11 @@ pub(super) fn compare(
         None => (file, None),
         Some(asked) => {
             let read = |plan: &Plan| {
-                waiting_for_data(&flags.run.output, || with_all_data(plan, &file, applications))
+                let application = waiting_for_data(&flags.run.output, || {
+                    with_all_data(plan, &file, applications)
+                })?;
+                check_memory(&[plan], application.as_ref(), &flags.run, terminal)?;
+                Ok(application)
             };
             let (file, found) = with_slowdown(&file, &flags.wan, asked, read, terminal)?;
             (file, Some(found))

@@ -1138,4 +1138,8 @@ fn a_model_that_no_memory_can_hold_is_refused_before_it_is_allocated() {
             assert!(errors.contains(said), "{verb} should say {said:?}:\n{errors}");
         }
     }
+    // Runs of BSP find the bandwidths first.
+    let slowed = ["compare", "run.toml", "--quiet", "--remote", "asp", "--slowdown", "3"];
+    let errors = refusal(folder.path(), &slowed);
+    assert!(errors.contains("bsp may hold") && errors.contains("--ignore-memory"), "{errors}");
 }

@@ -1,23 +1,22 @@
 //! `gaia predict`: what a trained model predicts, as a file.
 
-use std::path::Path;
-
 use super::trained::Trained;
 use super::{Failure, PredictFlags, Terminal};
-use gaia_data::{DataError, TableWriter, TrainedOver};
+use gaia_data::{DataError, TableWriter, TrainedOver, would_be_read};
 
 /// Writes what a model predicts of the examples in some files.
 pub(super) fn predict(flags: &PredictFlags, terminal: &Terminal) -> Result<(), Failure> {
     // A name that says no format is refused before any work, and so is a file that is read.
     TableWriter::check_name(&flags.out).map_err(Failure::Data)?;
-    if is_same_file(&flags.out, &flags.data) {
+    let trained = Trained::read(&flags.trained, Some(&flags.data))?;
+    let application = trained.application()?;
+    if would_be_read(application, &flags.out).map_err(|error| trained.failed(error))? {
         let out = flags.out.display();
         return Err(Failure::usage(format!(
             "--out is {out}, which --data reads, expected another file"
         )));
     }
-    let trained = Trained::read(&flags.trained, Some(&flags.data))?;
-    let over = TrainedOver::read(trained.application()?, &trained.model, trained.plan.seed);
+    let over = TrainedOver::read(application, &trained.model, trained.plan.seed);
     let over = over.map_err(|error| trained.failed(error))?;
 
     let predictions = over.predictions().map_err(|error| trained.failed(error))?;
@@ -33,11 +32,6 @@ pub(super) fn predict(flags: &PredictFlags, terminal: &Terminal) -> Result<(), F
         "columns": predictions.columns.iter().map(|column| &column.name).collect::<Vec<_>>(),
     }));
     Ok(())
-}
-
-/// Whether both are there and the same file, by whatever names.
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 pub(super) const PREDICT_HELP: &str = "\

@@ -70,6 +70,18 @@ fn each_mistake_is_one_error_that_says_where() {
     let onto_itself = ["predict", &model, "--data", "pairs.csv", "--out", "./pairs.csv"];
     let error = "--out is ./pairs.csv, which --data reads, expected another file";
     assert!(bench.refusal(&onto_itself).contains(error));
+    bench.write("parts/a.csv", "1,1\n");
+    for (data, out) in [
+        ("parts/*.csv", "parts/a.csv"),
+        ("parts/*.csv", "parts/new.csv"),
+        ("parts", "./parts/new.csv"),
+    ] {
+        let errors = bench.refusal(&["predict", &model, "--data", data, "--out", out]);
+        assert!(errors.contains("which --data reads, expected another file"), "{errors}");
+    }
+    assert_eq!(std::fs::read_to_string(bench.path("parts/a.csv")).unwrap(), "1,1\n");
+    let beside = ["predict", &model, "--data", "parts/*.csv", "--out", "parts/_new.csv"];
+    bench.gaia(&beside).assert().success();
     let into_nothing = ["predict", &model, "--data", "pairs.csv", "--out", "none/p.csv"];
     bench.gaia(&into_nothing).assert().code(1);
 }

@@ -46,7 +46,7 @@ pub use own_data::{OwnData, PlaceOfData};
 pub use script::script;
 pub use stand_in::{StandIn, stand_in};
 pub use table::TableWriter;
-pub use trained::{PredictionColumn, PredictionValues, Predictions, TrainedOver};
+pub use trained::{PredictionColumn, PredictionValues, Predictions, TrainedOver, would_be_read};
 
 /// Loads or generates the application's data and partitions it over the workers of each data center.
 ///

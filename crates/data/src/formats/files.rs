@@ -35,6 +35,26 @@ pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     }
 }
 
+/// Whether a path names the files of a folder or of a pattern, and a file would be one of them.
+pub(crate) fn would_name(path: &Path, file: &Path) -> bool {
+    let folder = |of: &Path| {
+        let parent = of.parent().filter(|parent| !parent.as_os_str().is_empty());
+        parent.unwrap_or_else(|| Path::new(".")).canonicalize().ok()
+    };
+    if !can_be_data(file) {
+        return false;
+    }
+    if path.is_dir() {
+        return folder(file).is_some() && folder(file) == path.canonicalize().ok();
+    }
+    // Its folder is one that has such files already, and its name matches.
+    let name = |of: &Path| of.file_name()?.to_str().map(str::to_owned);
+    let (Some(pattern), Some(name)) = (name(path), name(file)) else { return false };
+    let matches = glob::Pattern::new(&pattern).is_ok_and(|pattern| pattern.matches(&name));
+    let files = if path.exists() { Vec::new() } else { files_of(path).unwrap_or_default() };
+    matches && files.iter().any(|other| folder(other) == folder(file))
+}
+
 /// The folders that a path names: itself, or those that match it as a pattern. At least one.
 ///
 /// # Errors

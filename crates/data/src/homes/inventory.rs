@@ -13,6 +13,11 @@ use gaia_ml::columns::DataSource;
 pub(crate) trait Inventory: DataSource {
     /// The files that a reader of this source opens. None of generated data.
     fn files(self, path: &Path) -> Result<Vec<PathBuf>, DataError>;
+
+    /// Whether files may have any name. Otherwise a folder has files of fixed names.
+    fn reads_any_name(self) -> bool {
+        true
+    }
 }
 
 /// The files of a home.
@@ -70,5 +75,9 @@ impl Inventory for ImageSource {
             files.extend(in_folder(&folder)?);
         }
         Ok(files)
+    }
+
+    fn reads_any_name(self) -> bool {
+        matches!(self, Self::Csv | Self::Parquet)
     }
 }

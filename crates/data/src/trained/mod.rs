@@ -4,6 +4,7 @@
 //! is taken, since the rest is likely to have trained the model; of others all examples are.
 
 mod classes;
+mod given_files;
 mod images;
 mod predictions;
 mod ratings;
@@ -35,6 +36,7 @@ use gaia_ml::kernels::vector::largest;
 use gaia_model::TrainedModel;
 
 use self::predictions::check_finite;
+pub use given_files::would_be_read;
 pub use predictions::{PredictionColumn, PredictionValues, Predictions};
 
 /// A trained model, and examples that it is given.

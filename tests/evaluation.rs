@@ -136,6 +136,38 @@ fn a_process_with_the_data_of_one_data_center_evaluates_as_one_with_all() {
     assert_eq!((none.layout(), none.describe()), (all.layout(), all.describe()));
 }
 
+/// A data center may lack classes, and names of classes may be numbers in one and text in another.
+#[test]
+fn a_validation_set_is_the_same_whichever_classes_a_data_center_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, classes: &[&str]| {
+        let row = |at: usize| format!("{},{},{}\n", at % 3, at % 5, classes[at % classes.len()]);
+        let text = format!("a,b,label\n{}", (0..20).map(row).collect::<String>());
+        std::fs::write(folder.path().join(name), text).unwrap();
+    };
+    let path = folder.path().join("{dc}.csv");
+    for (kind, classes, valid) in [
+        (
+            "softmax-regression",
+            [&["cat", "dog"][..], &["ant", "cat", "dog"], &["cow"]],
+            &["cat", "dog"],
+        ),
+        ("softmax-regression", [&["10", "2"][..], &["10", "2", "x"], &["2"]], &["10", "2"]),
+        ("logistic-regression", [&["1"][..], &["-1", "1"], &["-1"]], &["1", "1"]),
+    ] {
+        write("valid.csv", valid);
+        for (dc, classes) in classes.into_iter().enumerate() {
+            write(&format!("dc-{dc}.csv"), classes);
+        }
+        let data = format!("data = {{ source = 'csv', path = '{}' }}", path.display());
+        let config = config(&format!("kind = '{kind}', {data}"));
+        let validation = folder.path().join("valid.csv");
+        let built =
+            gaia_data::build_validated(Some(&config), &homes(&WORKERS), Seed(5), Some(&validation));
+        assert!(built.is_ok(), "{kind}: {}", built.err().unwrap());
+    }
+}
+
 /// Every data center judges its own copy by all of the validation set, whose examples count once.
 #[test]
 fn a_validation_set_is_the_same_for_all_data_centers() {

@@ -266,3 +266,114 @@ fn pairs_with_names_that_are_text_are_predicted() {
     assert!(text.starts_with("user,item,prediction\nu7,\"i, 2\","), "{text}");
     assert_eq!(text.lines().count(), 3);
 }
+
+#[test]
+fn a_name_is_found_whether_a_file_has_it_as_text_or_as_a_number() {
+    let bench = Bench::new();
+    let columns = "columns = { user = \"who\", item = \"what\", rating = \"stars\" }";
+    let rows = |shown: &dyn Fn(u32) -> String| -> String {
+        let pairs = (0..30_u32).flat_map(|user| (0..5_u32).map(move |item| (user, item)));
+        let row = |(user, item)| format!("{},{},{item}\n", 1 + (user + item) % 4, shown(user));
+        "stars,who,what\n".to_owned() + &pairs.map(row).collect::<String>()
+    };
+    bench.write("numbers.csv", rows(&|user| (100 + user).to_string()));
+    // One name is text, so that all are.
+    let mixed = |user: u32| if user == 29 { "A17".into() } else { (100 + user).to_string() };
+    bench.write("mixed.csv", rows(&mixed));
+    bench.write("known.csv", "who,what\n107,2\n103,4\n");
+    bench.write("beside.csv", "who,what\n107,2\n103,4\nguest,4\n0107,2\n");
+    for name in ["numbers", "mixed"] {
+        let keys =
+            format!("rank = 2\ndata = {{ source = \"csv\", path = \"{name}.csv\", {columns} }}");
+        let model = bench.train(name, "matrix-factorization", &keys);
+        let [known, beside] = ["known.csv", "beside.csv"]
+            .map(|given| column(&predict(&bench, &model, given), "prediction"));
+        assert_eq!(known, beside[..2], "{name}");
+        // `0107` is another name than 107.
+        assert_ne!(beside[0], beside[3], "{name}");
+    }
+}
+
+#[test]
+fn labels_are_classes_by_their_names_whatever_form_the_data_has() {
+    let bench = Bench::new();
+    write_images(&bench, "images");
+    // The classes 0 and 1 among others, and the second one alone.
+    let pixels = |class: u32, at: u32| format!("{},{at},{},7", 255 * class, 255 - at);
+    let row = |at: u32| format!("{},{}\n", pixels(at % 2, at), at % 2);
+    bench.write("both.csv", "a,b,c,d,label\n".to_owned() + &(0..60).map(row).collect::<String>());
+    let ones: String = (0..10).map(|at| format!("{},1\n", pixels(1, at))).collect();
+    bench.write("ones.csv", format!("a,b,c,d,label\n{ones}"));
+    bench.write("twos.csv", format!("a,b,c,d,label\n{}", ones.replace(",1\n", ",2\n")));
+
+    let numbered = "data = { source = \"idx\", path = \"images\" }";
+    let model = bench.train("numbered", "softmax-regression", numbered);
+    let shape = "app.data.columns.shape=[1, 2, 2]";
+    let csv = ["--set", "app.data.source=csv", "--set", shape];
+    let found = bench.json(&[&["evaluate", &model, "--data", "ones.csv"], &csv[..]].concat());
+    assert_eq!(found["metric"]["value"], 1.0, "all are of the class 1");
+    let errors = bench.refusal(&[&["evaluate", &model, "--data", "twos.csv"], &csv[..]].concat());
+    assert!(errors.contains("twos.csv: found the class \"2\", expected one of the 2"), "{errors}");
+
+    // The other way around: names in the model, and numbers in the data.
+    let others = "a,b,c,d,label\n".to_owned() + &(0..60).map(row).collect::<String>();
+    bench.write("named.csv", others.replace(",1\n", ",3\n").replace(",0\n", ",1\n"));
+    let keys = "data = { source = \"csv\", path = \"named.csv\", columns = { shape = [1, 2, 2] } }";
+    let model = bench.train("named", "softmax-regression", keys);
+    let errors =
+        bench.refusal(&["evaluate", &model, "--data", "images", "--set", "app.data.source=idx"]);
+    let says = "images: found the label 0 of example 0, expected one of the 2 classes of \
+                named/model.safetensors, `1`, `3`";
+    assert!(errors.contains(says), "{errors}");
+}
+
+#[test]
+fn labels_of_two_classes_are_signs_in_libsvm_files_and_names_in_columns() {
+    let bench = Bench::new();
+    let row = |at: u32| {
+        format!("{}1 {}:1 3:0.5\n", if at.is_multiple_of(2) { '+' } else { '-' }, 1 + at % 2)
+    };
+    bench.write("train", (0..60).map(row).collect::<String>());
+    let keys = "data = { source = \"libsvm\", path = \"train\" }";
+    let signs = bench.train("signs", "logistic-regression", keys);
+    bench.write("ones.csv", "a,b,c,label\n1,0,0.5,1\n1,0,0.5,1\n");
+    bench.write("words.csv", "a,b,c,label\n1,0,0.5,yes\n0,1,0.5,no\n");
+    let csv = ["--set", "app.data.source=csv"];
+    let found = bench.json(&[&["evaluate", &signs, "--data", "ones.csv"], &csv[..]].concat());
+    assert_eq!(found["metric"]["value"], 1.0, "all are positive");
+    let errors = bench.refusal(&[&["evaluate", &signs, "--data", "words.csv"], &csv[..]].concat());
+    assert!(
+        errors.contains("expected one of the 2 classes of signs/model.safetensors, `-1`, `1`"),
+        "{errors}"
+    );
+
+    let named = |at: u32| format!("{},{},0.5,{}\n", 1 - at % 2, at % 2, 1 - at % 2);
+    bench.write("named.csv", "a,b,c,label\n".to_owned() + &(0..60).map(named).collect::<String>());
+    let keys = "data = { source = \"csv\", path = \"named.csv\" }";
+    let names = bench.train("names", "logistic-regression", keys);
+    bench.write("given", "+1 1:1 3:0.5\n+1 1:1 3:0.5\n-1 2:1 3:0.5\n");
+    let libsvm = ["--set", "app.data.source=libsvm"];
+    let found = bench.json(&[&["evaluate", &names, "--data", "given"], &libsvm[..]].concat());
+    assert_eq!(found["metric"]["value"], 1.0);
+}
+
+#[test]
+fn few_examples_may_have_a_feature_of_any_number() {
+    let bench = Bench::new();
+    // More features than a few examples may give a new model.
+    let row = |at: u32| {
+        let (sign, feature) = if at.is_multiple_of(2) { ('+', 1) } else { ('-', 2) };
+        let many: String = (0..400).map(|place| format!(" {}:1", 3 + 3000 * place + at)).collect();
+        format!("{sign}1 {feature}:1{many}\n")
+    };
+    bench.write("train", (0..60).map(row).collect::<String>());
+    let keys = "data = { source = \"libsvm\", path = \"train\" }";
+    let model = bench.train("wide", "logistic-regression", keys);
+    bench.write("given", "+1 1:1 1100000:1\n-1 2:1 60000000:1\n");
+    assert_eq!(column(&predict(&bench, &model, "given"), "label"), [1.0, -1.0]);
+
+    // A validation set has the features of what it judges.
+    bench.write("valid", "+1 1:1 1100000:1\n-1 2:1\n");
+    let validated = ["train", "wide.toml", "--set", "evaluate.data=valid"];
+    bench.gaia(&validated).args(["--quiet", "--out", "validated"]).assert().success();
+}

@@ -21,7 +21,7 @@ pub use breakdown::{Breakdown, Classes, RatingError};
 pub use evaluation::{
     Aggregation, Direction, Evaluation, EvaluationSums, Metric, TrivialPredictor, WeightedSum,
 };
-pub use names::{Name, Names};
+pub use names::{Name, Names, usual_number};
 
 /// One machine-learning application over data that is already split among workers.
 ///

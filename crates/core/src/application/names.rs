@@ -44,14 +44,16 @@ impl Names {
         }
     }
 
-    /// The place of a name among names in ascending order. `None` where it is not one of them.
+    /// The place of a name among names in ascending order. `None` where it is not one of them. A number and the text that it is
+    /// usually written as are the same name: the identifiers of a file are numbers until one of them is not.
     pub fn place(&self, name: Name<'_>) -> Option<usize> {
         match (self, name) {
             (Self::Numbers(numbers), Name::Number(number)) => numbers.binary_search(&number).ok(),
+            (Self::Numbers(_), Name::Text(text)) => self.place(Name::Number(usual_number(text)?)),
             (Self::Text(texts), Name::Text(text)) => {
                 texts.binary_search_by(|other| other.as_str().cmp(text)).ok()
             }
-            _ => None,
+            (Self::Text(_), Name::Number(number)) => self.place(Name::Text(&number.to_string())),
         }
     }
 
@@ -62,6 +64,12 @@ impl Names {
             Self::Text(texts) => texts.is_sorted_by(|a, b| a < b),
         }
     }
+}
+
+/// The whole number that a text is, without a sign or leading zeros: as numbers are usually written.
+pub fn usual_number(text: &str) -> Option<u64> {
+    let is_usual = text == "0" || text.starts_with(|first| matches!(first, '1'..='9'));
+    text.parse().ok().filter(|_| is_usual)
 }
 
 impl fmt::Display for Name<'_> {
@@ -89,8 +97,18 @@ mod tests {
             assert_eq!(names.get(names.len()), None);
         }
         assert_eq!(numbers.place(Name::Number(3)), None);
-        assert_eq!(numbers.place(Name::Text("2")), None);
         assert!(!Names::Numbers(vec![1, 1]).is_ascending());
         assert_eq!(texts.get(1).map(|name| name.to_string()).as_deref(), Some("b c"));
+    }
+
+    #[test]
+    fn a_number_is_the_text_that_it_is_usually_written_as() {
+        let numbers = Names::Numbers(vec![0, 2, 10]);
+        let texts = Names::Text(["0", "02", "10", "a"].map(str::to_owned).to_vec());
+        let in_numbers =
+            ["2", "10", "02", "+2", "", "a"].map(|text| numbers.place(Name::Text(text)));
+        assert_eq!(in_numbers, [Some(1), Some(2), None, None, None, None]);
+        let in_texts = [0, 2, 10].map(|number| texts.place(Name::Number(number)));
+        assert_eq!(in_texts, [Some(0), None, Some(2)]);
     }
 }

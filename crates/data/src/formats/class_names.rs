@@ -31,11 +31,12 @@ pub(crate) fn union<'a>(lists: impl Iterator<Item = &'a Names>) -> Names {
 
 /// The place that each name of a data center has among the names of all, or [`UNKNOWN`].
 pub(crate) fn places(own: &Names, all: &Names) -> Vec<u32> {
-    let place = |name: Name<'_>| match all {
-        Names::Numbers(_) => all.place(name),
-        Names::Text(_) => all.place(Name::Text(&name.to_string())),
-    };
-    each(own).map(|name| place(name).map_or(UNKNOWN, |place| place as u32)).collect()
+    each(own).map(|name| all.place(name).map_or(UNKNOWN, |place| place as u32)).collect()
+}
+
+/// The numbers of classes without names, as names.
+pub(crate) fn numbered(classes: usize) -> Names {
+    Names::Numbers((0..classes as u64).collect())
 }
 
 /// The names in their order, as many as fit in a message.

@@ -19,7 +19,7 @@ pub(crate) struct DenseTables<'a> {
     columns: &'a DenseColumns,
     features: Option<FeatureColumns>,
     /// Whether files may have no column of labels. The labels of their examples are then [`NO_LABEL`].
-    labels_are_optional: bool,
+    are_given: bool,
     /// Features of each example, once there is one.
     width: Option<usize>,
     classes: NameIndex,
@@ -39,7 +39,7 @@ impl<'a> DenseTables<'a> {
             format,
             columns,
             features: None,
-            labels_are_optional: false,
+            are_given: false,
             width: None,
             classes: NameIndex::default(),
             sets: Vec::new(),
@@ -108,8 +108,8 @@ impl ExampleTables for DenseTables<'_> {
         self.sets.last().map_or(0, ExampleSet::len)
     }
 
-    fn allow_no_labels(&mut self) {
-        self.labels_are_optional = true;
+    fn set_given(&mut self) {
+        self.are_given = true;
     }
 
     fn add_file(&mut self, file: &Path) -> Result<(), DataError> {
@@ -119,7 +119,7 @@ impl ExampleTables for DenseTables<'_> {
         }
         let chosen = (self.columns.features.as_deref(), self.columns.label.as_str());
         let features = FeatureColumns::of_file(&table, file, chosen, self.features.take())?;
-        let is_labelled = !self.labels_are_optional || table.has(chosen.1);
+        let is_labelled = !self.are_given || table.has(chosen.1);
         let label = Request::new(chosen.1, Content::Labels, Some("app.data.columns.label"));
         let mut requests = features.requests();
         requests.extend(is_labelled.then_some(label));

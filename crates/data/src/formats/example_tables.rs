@@ -21,8 +21,8 @@ pub(crate) trait ExampleTables: Sized {
     /// The number of examples of the last set.
     fn count(&self) -> usize;
 
-    /// From here on files may have no column of labels.
-    fn allow_no_labels(&mut self);
+    /// From here on examples are those that a trained model is given: files may have no column of labels.
+    fn set_given(&mut self);
 
     /// Adds the examples of a file to the last set.
     fn add_file(&mut self, file: &Path) -> Result<(), DataError>;
@@ -51,7 +51,7 @@ pub(crate) trait ExampleTables: Sized {
 
     /// Reads the examples of the files that a path names, with or without labels. At least one.
     fn read_any(mut self, path: &Path) -> Result<Self::Examples, DataError> {
-        self.allow_no_labels();
+        self.set_given();
         self.add_files(path)?;
         if self.count() == 0 {
             let expected = "at least one example";

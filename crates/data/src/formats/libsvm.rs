@@ -20,7 +20,7 @@ use gaia_ml::examples::SparseExamples;
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
 /// large, or where there is none.
 pub fn read_libsvm(path: &Path) -> Result<(SparseExamples, Option<SparseExamples>), DataError> {
-    let (train, test) = gather_libsvm(path, None)?;
+    let (train, test) = gather_libsvm(path, None, None)?;
     Ok((train.into_memory()?, test.map(Gathered::into_memory).transpose()?))
 }
 
@@ -31,7 +31,8 @@ pub fn read_libsvm(path: &Path) -> Result<(SparseExamples, Option<SparseExamples
 /// As [`read_libsvm`].
 pub(crate) fn read_given_libsvm(path: &Path) -> Result<SparseExamples, DataError> {
     let (files, tests) = files(path)?;
-    let (given, _) = read(if tests.is_empty() { &files } else { &tests }, 0, None)?;
+    // Few examples may have a feature of any number: the model is as wide as it is, and leaves out those that it does not know.
+    let (given, _) = Reading::of(if tests.is_empty() { &files } else { &tests }, None)?.finish()?;
     if given.len() == 0 {
         let expected = "at least one example";
         return Err(DataError::broken(path, FilePosition::Whole, "no row", expected));
@@ -39,19 +40,24 @@ pub(crate) fn read_given_libsvm(path: &Path) -> Result<SparseExamples, DataError
     given.into_memory()
 }
 
-/// As [`read_libsvm`]. Examples go where there is space for them, or stay in memory.
+/// As [`read_libsvm`], with the examples of a validation set in the place of the test set where there is one. Examples go where
+/// there is space for them, or stay in memory.
 ///
 /// # Errors
 /// As [`read_libsvm`].
 pub(crate) fn gather_libsvm(
     path: &Path,
+    validation: Option<&Path>,
     space: Option<&ScratchSpace>,
 ) -> Result<(Gathered<SparseExamples>, Option<Gathered<SparseExamples>>), DataError> {
-    let (files, tests) = files(path)?;
-    let (train, entries) = read(&files, 0, space)?;
-    if train.len() < 2 {
-        let found = format!("{} in all", train.len());
-        return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 examples"));
+    let (train_files, tests) = files(path)?;
+    let (train, entries) = read(&train_files, 0, space)?;
+    check_two(path, &train)?;
+    if let Some(validation) = validation {
+        let (files, _) = files(validation)?;
+        let (test, _) = read(&files, entries, space)?;
+        check_two(validation, &test)?;
+        return Ok((train, Some(test)));
     }
 
     let (test, _) = read(&tests, entries, space)?;
@@ -61,6 +67,15 @@ pub(crate) fn gather_libsvm(
         return Err(DataError::broken(file, FilePosition::Whole, found, expected));
     }
     Ok((train, (!tests.is_empty()).then_some(test)))
+}
+
+/// Checks that there are examples to train or to judge.
+fn check_two(path: &Path, examples: &Gathered<SparseExamples>) -> Result<(), DataError> {
+    if examples.len() >= 2 {
+        return Ok(());
+    }
+    let found = format!("{} in all", examples.len());
+    Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 examples"))
 }
 
 /// The training files and the test files that a path names.
@@ -91,30 +106,41 @@ struct Reading {
 
 /// Reads the examples of some files, and counts their entries. `others` is the number of entries in other files of the data
 /// set.
+///
+/// # Errors
+/// Where an index is too high for so few entries: a model has a weight for each.
 fn read(
     files: &[PathBuf],
     others: usize,
     space: Option<&ScratchSpace>,
 ) -> Result<(Gathered<SparseExamples>, usize), DataError> {
-    let examples = ExampleSet::new(SparseExamples::empty(0), space)?;
-    let (negative, widest) = (None, (PathBuf::new(), 0));
-    let mut reading = Reading { examples, width: 0, entries: 0, negative, widest };
-    for file in files {
-        reading.add(Source::open(file)?)?;
-    }
-
-    let Reading { examples, width, entries, widest: (file, row), .. } = reading;
-    let all = entries + others;
-    if width > width_max(all) {
-        let found = format!("index {width}");
+    let reading = Reading::of(files, space)?;
+    let all = reading.entries + others;
+    if reading.width > width_max(all) {
+        let (file, row) = &reading.widest;
+        let found = format!("index {}", reading.width);
         let expected = format!("at most {} for {all} entries in all", width_max(all));
-        return Err(DataError::broken(&file, FilePosition::Row(row), found, expected));
+        return Err(DataError::broken(file, FilePosition::Row(*row), found, expected));
     }
-    let examples = examples.finish()?.changed(move |examples| examples.width = width);
-    Ok((examples, entries))
+    reading.finish()
 }
 
 impl Reading {
+    /// The examples of some files.
+    fn of(files: &[PathBuf], space: Option<&ScratchSpace>) -> Result<Self, DataError> {
+        let examples = ExampleSet::new(SparseExamples::empty(0), space)?;
+        let (negative, widest) = (None, (PathBuf::new(), 0));
+        let mut reading = Self { examples, width: 0, entries: 0, negative, widest };
+        files.iter().try_for_each(|file| reading.add(Source::open(file)?))?;
+        Ok(reading)
+    }
+
+    /// The examples, and the number of their entries.
+    fn finish(self) -> Result<(Gathered<SparseExamples>, usize), DataError> {
+        let Self { examples, width, entries, .. } = self;
+        Ok((examples.finish()?.changed(move |examples| examples.width = width), entries))
+    }
+
     /// Adds the examples of a file.
     fn add(&mut self, mut source: Source<'_>) -> Result<(), DataError> {
         let file = source.file().to_owned();

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use crate::formats::table::NameColumn;
-use gaia_core::application::Names;
+use gaia_core::application::{Names, usual_number};
 
 /// The users, items or classes that have been read so far.
 ///
@@ -89,12 +89,6 @@ impl NameIndex {
             }
         }
     }
-}
-
-/// A whole number without a sign or leading zeros.
-fn usual_number(field: &str) -> Option<u64> {
-    let is_usual = field == "0" || field.starts_with(|first| matches!(first, '1'..='9'));
-    field.parse().ok().filter(|_| is_usual)
 }
 
 /// The keys in ascending order, and for each of the values 0, 1, … the place of its key.

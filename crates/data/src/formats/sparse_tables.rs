@@ -19,8 +19,9 @@ pub(crate) struct SparseTables<'a> {
     format: TableFormat,
     columns: &'a SparseColumns,
     features: Option<FeatureColumns>,
-    /// Whether files may have no column of labels. The labels of their examples are then not a number.
-    labels_are_optional: bool,
+    /// Whether a trained model is given the examples: files may have no column of labels, and then the labels are not a number;
+    /// and an index may be of any feature, since the model is as wide as it is.
+    are_given: bool,
     classes: NameIndex,
     /// Labels are the places of classes until all classes are known.
     sets: Vec<ExampleSet<SparseExamples>>,
@@ -43,7 +44,7 @@ impl<'a> SparseTables<'a> {
             format,
             columns,
             features: None,
-            labels_are_optional: false,
+            are_given: false,
             classes: NameIndex::default(),
             sets: Vec::new(),
             entries: 0,
@@ -124,8 +125,8 @@ impl ExampleTables for SparseTables<'_> {
         self.sets.last().map_or(0, ExampleSet::len)
     }
 
-    fn allow_no_labels(&mut self) {
-        self.labels_are_optional = true;
+    fn set_given(&mut self) {
+        self.are_given = true;
     }
 
     fn add_file(&mut self, file: &Path) -> Result<(), DataError> {
@@ -147,7 +148,7 @@ impl ExampleTables for SparseTables<'_> {
                 requests
             }
         };
-        let is_labelled = !self.labels_are_optional || table.has(label);
+        let is_labelled = !self.are_given || table.has(label);
         let label = Request::new(label, Content::Labels, Some("app.data.columns.label"));
         requests.extend(is_labelled.then_some(label));
         table.read(&requests)?.try_for_each(|batch| self.add(batch?, is_labelled, file))
@@ -160,7 +161,7 @@ impl ExampleTables for SparseTables<'_> {
     fn into_examples(self) -> Result<ExampleSets<SparseExamples>, DataError> {
         let (width, entries) = (self.width, self.entries);
         let features = self.features.and_then(FeatureColumns::into_names);
-        if features.is_none() && width > width_max(entries) {
+        if features.is_none() && !self.are_given && width > width_max(entries) {
             let (file, row) = self.widest;
             let found = format!("index {}", width - 1);
             let expected = format!("below {} for {entries} entries in all", width_max(entries));

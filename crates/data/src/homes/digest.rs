@@ -1,7 +1,7 @@
 //! A digest of examples, to tell whether two processes have read the same.
 
 use crate::error::DataError;
-use gaia_core::application::{Name, Names};
+use gaia_core::application::Names;
 use gaia_ml::divided::{Divided, Examples, Parts};
 use gaia_ml::examples::{DenseExamples, Documents, Features, Ratings, SparseExamples};
 use gaia_ml::stored::StoredExamples;
@@ -123,16 +123,66 @@ pub(crate) fn digest_of_test<E: Examples>(
     Ok(digest.finish())
 }
 
-/// Adds ratings with the names of their users and items, whatever their rows are.
-pub(crate) fn add_named(ratings: &Ratings, [users, items]: &[Names; 2], digest: &mut Digest) {
-    for (rows, names) in [(&ratings.user, users), (&ratings.item, items)] {
-        digest.add(rows.len() as u64);
-        rows.iter().filter_map(|row| names.get(*row as usize)).for_each(|name| match name {
-            Name::Number(number) => digest.add(number),
-            Name::Text(text) => digest.add_all(text.bytes().map(u64::from)),
-        });
+/// The digest of each name: the same wherever the name is among others, and for a number and the text that it is written as.
+pub(crate) fn digests_of_names(names: &Names) -> Vec<u64> {
+    let names = (0..names.len()).filter_map(|place| names.get(place));
+    names.map(|name| Digest::of_bytes(name.to_string().as_bytes())).collect()
+}
+
+/// What a digest can be taken of by names, which data centers may have in places of their own.
+pub(crate) trait DigestedByName: Digested {
+    /// The digests of all names.
+    type Names;
+
+    /// Adds all examples, in their order, with their names in the place of the numbers of these.
+    fn add_named(&self, names: &Self::Names, digest: &mut Digest);
+}
+
+impl DigestedByName for Ratings {
+    /// Of users and of items.
+    type Names = [Vec<u64>; 2];
+
+    fn add_named(&self, [users, items]: &Self::Names, digest: &mut Digest) {
+        for (rows, names) in [(&self.user, users), (&self.item, items)] {
+            digest.add_all(rows.iter().map(|row| names[*row as usize]));
+        }
+        digest.add_floats(&self.value);
     }
-    digest.add_floats(&ratings.value);
+}
+
+impl DigestedByName for DenseExamples {
+    /// Of classes. `None` of classes without names.
+    type Names = Option<Vec<u64>>;
+
+    fn add_named(&self, names: &Self::Names, digest: &mut Digest) {
+        let Some(names) = names else { return self.add_to(digest) };
+        add_features(&self.features, digest);
+        digest.add_all(self.labels.iter().map(|label| names[*label as usize]));
+    }
+}
+
+impl DigestedByName for SparseExamples {
+    /// Of the two classes. `None` of classes without names.
+    type Names = Option<Vec<u64>>;
+
+    fn add_named(&self, names: &Self::Names, digest: &mut Digest) {
+        let Some(names) = names else { return self.add_to(digest) };
+        add_entries(self, digest);
+        digest.add_all(self.labels.iter().map(|label| names[usize::from(*label > 0.0)]));
+    }
+}
+
+fn add_features(features: &Features, digest: &mut Digest) {
+    match features {
+        Features::Bytes(bytes) => digest.add_bytes(bytes),
+        Features::Floats(values) => digest.add_floats(values),
+    }
+}
+
+fn add_entries(examples: &SparseExamples, digest: &mut Digest) {
+    digest.add_all(examples.offsets.iter().map(|offset| *offset as u64));
+    digest.add_numbers(&examples.columns);
+    digest.add_floats(&examples.values);
 }
 
 impl Digested for Ratings {
@@ -145,19 +195,14 @@ impl Digested for Ratings {
 
 impl Digested for DenseExamples {
     fn add_to(&self, digest: &mut Digest) {
-        match &self.features {
-            Features::Bytes(bytes) => digest.add_bytes(bytes),
-            Features::Floats(values) => digest.add_floats(values),
-        }
+        add_features(&self.features, digest);
         digest.add_numbers(&self.labels);
     }
 }
 
 impl Digested for SparseExamples {
     fn add_to(&self, digest: &mut Digest) {
-        digest.add_all(self.offsets.iter().map(|offset| *offset as u64));
-        digest.add_numbers(&self.columns);
-        digest.add_floats(&self.values);
+        add_entries(self, digest);
         digest.add_floats(&self.labels);
     }
 }

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crate::error::{DataError, FilePosition};
 use crate::formats::cifar::add_cifar;
-use crate::formats::class_names::{listed, places, union};
+use crate::formats::class_names::{listed, numbered, places, union};
 use crate::formats::dense_tables::DenseTables;
 use crate::formats::files::folders_of;
 use crate::formats::idx::add_idx;
 use crate::formats::image_sets::ImageSets;
 use crate::formats::table::TableFormat;
-use crate::homes::digest::{Digested, digest_of, digest_of_test};
+use crate::homes::digest::{DigestedByName, digest_of, digest_of_test, digests_of_names};
 use crate::homes::home::Home;
 use crate::homes::moments::Moments;
 use crate::homes::summary::{
@@ -60,7 +60,10 @@ pub(crate) fn read<G: Clone + Default>(
         }
     };
     let images = home.divide(all, test, |images, at| images.labels[at])?;
-    let validation = home.validation.as_ref().map(|_| digest_of_test(&images, Digested::add_to));
+    let validation = home.validation.as_ref().map(|_| {
+        let names = images.train.class_names.as_ref().map(digests_of_names);
+        digest_of_test(&images, |images, digest| images.add_named(&names, digest))
+    });
     Ok((LocalImages::new(images, features, validation.transpose()?)?, None))
 }
 
@@ -123,11 +126,6 @@ impl LocalImages {
             examples.labels.iter_mut().for_each(|label| *label = all[*label as usize]);
         })
     }
-}
-
-/// The numbers of classes without names, as names.
-fn numbered(classes: usize) -> Names {
-    Names::Numbers((0..classes as u64).collect())
 }
 
 /// The examples of a network.

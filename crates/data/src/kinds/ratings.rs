@@ -8,7 +8,7 @@ use crate::formats::rating_rows::{RatingRows, Values};
 use crate::formats::rating_tables::add_tables;
 use crate::formats::table::TableFormat;
 use crate::homes::counted_names::CountedNames;
-use crate::homes::digest::{add_named, digest_of, digest_of_test};
+use crate::homes::digest::{DigestedByName, digest_of, digest_of_test, digests_of_names};
 use crate::homes::home::Home;
 use crate::homes::summary::{
     DataShape, DataSummary, Part, RatingShape, disagreement, joined, undeclared,
@@ -52,10 +52,10 @@ pub(crate) fn read(home: &Home<RatingSource, RatingGenerator>) -> Result<LocalRa
     let mut sets = sets.into_iter();
     let all = sets.next().expect("a home has a set of ratings");
     let ratings = home.divide(all, sets.next(), |ratings, at| ratings.user[at])?;
-    let validation = home
-        .validation
-        .as_ref()
-        .map(|_| digest_of_test(&ratings, |ratings, digest| add_named(ratings, &names, digest)));
+    let validation = home.validation.as_ref().map(|_| {
+        let digests = [0, 1].map(|side| digests_of_names(&names[side]));
+        digest_of_test(&ratings, |ratings, digest| ratings.add_named(&digests, digest))
+    });
     let summary = summary(&ratings, &names, validation.transpose()?)?;
     Ok(LocalRatings { ratings, names, summary })
 }

@@ -5,7 +5,7 @@ use crate::formats::class_names::{listed, places, union};
 use crate::formats::libsvm::gather_libsvm;
 use crate::formats::sparse_tables::{SparseTables, label_of};
 use crate::formats::table::TableFormat;
-use crate::homes::digest::{Digested, digest_of, digest_of_test};
+use crate::homes::digest::{DigestedByName, digest_of, digest_of_test, digests_of_names};
 use crate::homes::home::Home;
 use crate::homes::moments::Moments;
 use crate::homes::summary::{
@@ -43,16 +43,17 @@ pub(crate) fn read(
             return Ok((LocalSparse::new(divided, None, None)?, Some(made.best_accuracy)));
         }
         SparseSource::Libsvm => {
-            let (all, test) = gather_libsvm(home.path()?, space)?;
-            let validation = home.validation.as_deref();
-            let validation = validation.map(|path| gather_libsvm(path, space)).transpose()?;
-            (all, validation.map(|(validation, _)| validation).or(test), None)
+            let (all, test) = gather_libsvm(home.path()?, home.validation.as_deref(), space)?;
+            (all, test, None)
         }
         SparseSource::Csv => tables(TableFormat::csv(columns.separator))?,
         SparseSource::Parquet => tables(TableFormat::Parquet)?,
     };
     let examples = home.divide(all, test, class)?;
-    let validation = home.validation.as_ref().map(|_| digest_of_test(&examples, Digested::add_to));
+    let validation = home.validation.as_ref().map(|_| {
+        let names = examples.train.class_names.as_ref().map(digests_of_names);
+        digest_of_test(&examples, |examples, digest| examples.add_named(&names, digest))
+    });
     Ok((LocalSparse::new(examples, features, validation.transpose()?)?, None))
 }
 

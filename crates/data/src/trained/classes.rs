@@ -1,10 +1,11 @@
 //! The classes of given examples: as the model knows them.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use super::predictions::PredictionValues;
 use crate::error::{DataError, FilePosition, shown};
-use crate::formats::class_names::{UNKNOWN, places};
+use crate::formats::class_names::{UNKNOWN, listed};
 use gaia_core::application::{Attachment, Names};
 use gaia_ml::apps::{CLASS_NAMES, FEATURE_NAMES};
 use gaia_model::TrainedModel;
@@ -22,22 +23,26 @@ pub(super) fn feature_names(trained: &TrainedModel) -> Option<Vec<String>> {
     }
 }
 
-/// For each of the classes in a file its place among those of the model.
+/// Checks that a model knows the classes of all examples in a file. Each example has a class and a label, and each class the name
+/// that the file has for it, if any, and its place among those of the model or [`UNKNOWN`].
 ///
 /// # Errors
-/// [`DataError::Broken`] with the first class that the model does not know.
-pub(super) fn known_places(
-    own: &Names,
+/// [`DataError::Broken`] with the first example of which the model does not know the class.
+pub(super) fn check_known(
+    examples: impl Iterator<Item = (usize, impl Display)>,
+    (own, places): (Option<&Names>, &[u32]),
     model: &Names,
     (path, trained): (&Path, &TrainedModel),
-) -> Result<Vec<u32>, DataError> {
-    let places = places(own, model);
-    let Some(unknown) = places.iter().position(|&place| place == UNKNOWN) else {
-        return Ok(places);
+) -> Result<(), DataError> {
+    let mut examples = examples.enumerate();
+    let unknown = examples.find(|(_, (class, _))| places[*class] == UNKNOWN);
+    let Some((at, (class, label))) = unknown else { return Ok(()) };
+    let found = match own.and_then(|own| own.get(class)) {
+        Some(name) => format!("the class {}", shown(name.to_string().as_bytes())),
+        None => format!("the label {label} of example {at}"),
     };
-    let name = own.get(unknown).map(|name| name.to_string()).unwrap_or_default();
-    let found = format!("the class {}", shown(name.as_bytes()));
-    let expected = format!("one of the {} classes of {}", model.len(), trained.file.display());
+    let (file, classes) = (trained.file.display(), listed(model));
+    let expected = format!("one of the {} classes of {file}, {classes}", model.len());
     Err(DataError::broken(path, FilePosition::Whole, found, expected))
 }
 

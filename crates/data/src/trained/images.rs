@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::classes::{check_labels, class_names, column, feature_names, known_places};
+use super::classes::{check_known, check_labels, class_names, column, feature_names};
 use super::predictions::{Predictions, check_finite, numbers};
-use crate::error::{DataError, FilePosition};
+use crate::error::DataError;
+use crate::formats::class_names::{numbered, places};
 use crate::formats::dense_tables::DenseTables;
 use crate::formats::example_tables::{ExampleTables, NO_LABEL};
 use crate::formats::table::TableFormat;
@@ -52,19 +53,18 @@ impl GivenImages {
             }
         };
 
-        let is_labelled = !images.labels.contains(&NO_LABEL);
-        if !is_labelled {
-            images.labels.fill(0);
-        } else if let (Some(own), Some(known)) = (&images.class_names, &class_names) {
-            let places = known_places(own, known, (path, trained))?;
-            images.labels.iter_mut().for_each(|label| *label = places[*label as usize]);
-        }
         let classes = classes(trained).unwrap_or(images.classes);
-        let unknown = images.labels.iter().position(|&label| label as usize >= classes);
-        if let Some(place) = unknown {
-            let found = format!("the label {} of example {place}", images.labels[place]);
-            let expected = format!("one of the {classes} classes of {}", trained.file.display());
-            return Err(DataError::broken(path, FilePosition::Whole, found, expected));
+        let is_labelled = !images.labels.contains(&NO_LABEL);
+        if is_labelled {
+            // Classes without names are named by their numbers.
+            let own = images.class_names.as_ref();
+            let known = class_names.clone().unwrap_or_else(|| numbered(classes));
+            let places = places(&own.cloned().unwrap_or_else(|| numbered(images.classes)), &known);
+            let examples = images.labels.iter().map(|label| (*label as usize, label));
+            check_known(examples, (own, &places), &known, (path, trained))?;
+            images.labels.iter_mut().for_each(|label| *label = places[*label as usize]);
+        } else {
+            images.labels.fill(0);
         }
         (images.classes, images.class_names) = (classes, class_names.clone());
 

@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 
-use super::classes::{check_labels, class_names, column, feature_names, known_places};
+use super::classes::{check_known, check_labels, class_names, column, feature_names};
 use super::predictions::{PredictionValues, Predictions, check_finite, numbers};
 use super::{GIVEN, for_one_worker};
 use crate::error::DataError;
+use crate::formats::class_names::UNKNOWN;
 use crate::formats::example_tables::ExampleTables;
 use crate::formats::libsvm::read_given_libsvm;
 use crate::formats::sparse_tables::{SparseTables, label_of};
 use crate::formats::table::TableFormat;
 use crate::rescaled::rescaling_of;
-use gaia_core::application::Names;
+use gaia_core::application::{Name, Names};
 use gaia_core::types::Model;
 use gaia_ml::apps::{LogisticRegression, LogisticRegressionConfig, SparseSource};
 use gaia_ml::columns::SparseColumns;
@@ -51,19 +52,20 @@ impl GivenSparse {
         let class_names = class_names(trained);
         let width = trained.tables.get("weights").map_or(all.width, |weights| weights.rows);
         let mut examples = SparseExamples::empty(width);
-        let places = match (&all.class_names, &class_names) {
-            (Some(own), Some(known)) if is_labelled => {
-                Some(known_places(own, known, (path, trained))?)
-            }
-            _ => None,
-        };
+        let (own, known) = (all.class_names.as_ref(), class_names.as_ref());
+        let places = places(own, known);
+        let class = |label: f32| usize::from(label > 0.0);
+        if is_labelled {
+            let known = known.cloned().unwrap_or_else(unnamed);
+            let examples = all.labels.iter().map(|label| (class(*label), label));
+            check_known(examples, (own, &places), &known, (path, trained))?;
+        }
         for example in 0..all.len() {
             let (columns, values) = all.example(example);
             let count = columns.partition_point(|&column| (column as usize) < width);
-            let label = match (&places, all.labels[example]) {
-                (_, label) if label.is_nan() => 1.0,
-                (Some(places), label) => label_of(places[usize::from(label > 0.0)]),
-                (None, label) => label,
+            let label = match all.labels[example] {
+                label if label.is_nan() => 1.0,
+                label => label_of(places[class(label)]),
             };
             examples.push(&columns[..count], &values[..count], label);
         }
@@ -112,5 +114,53 @@ impl GivenSparse {
         columns.push(("class".into(), classes(more_likely)));
         columns.push(("probability".into(), PredictionValues::Floats(probabilities)));
         Ok(Predictions::new(columns))
+    }
+}
+
+/// For each of the classes of examples its place among those of a model, or [`UNKNOWN`]. Either may have no names.
+fn places(own: Option<&Names>, known: Option<&Names>) -> Vec<u32> {
+    let known = spellings(known);
+    let place = |own: Vec<String>| {
+        known.iter().position(|known| known.iter().any(|name| own.contains(name)))
+    };
+    let places = spellings(own).into_iter().map(place);
+    places.map(|place| place.map_or(UNKNOWN, |place| place as u32)).collect()
+}
+
+/// The names that each class may have. Without names, as in libsvm files, negative examples are −1 or 0, and positive ones are 1.
+fn spellings(names: Option<&Names>) -> Vec<Vec<String>> {
+    let Some(names) = names else { return vec![vec!["-1".into(), "0".into()], vec!["1".into()]] };
+    let name = |place| names.get(place).map(|name: Name<'_>| vec![name.to_string()]);
+    (0..names.len()).filter_map(name).collect()
+}
+
+/// The classes of a model without names.
+fn unnamed() -> Names {
+    Names::Text(vec!["-1".into(), "1".into()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_found_by_their_names_and_not_by_their_places() {
+        let text = |names: [&str; 2]| Names::Text(names.map(str::to_owned).to_vec());
+        let numbers = |names: &[u64]| Names::Numbers(names.to_vec());
+        for (own, known, expected) in [
+            (None, None, vec![0, 1]),
+            // A file of positives alone.
+            (Some(numbers(&[1])), None, vec![1]),
+            (Some(numbers(&[0, 1])), None, vec![0, 1]),
+            (Some(text(["-1", "1"])), None, vec![0, 1]),
+            (Some(text(["no", "yes"])), None, vec![UNKNOWN; 2]),
+            (None, Some(numbers(&[0, 1])), vec![0, 1]),
+            (None, Some(numbers(&[1, 2])), vec![UNKNOWN, 0]),
+            (None, Some(text(["no", "yes"])), vec![UNKNOWN; 2]),
+            (Some(numbers(&[1])), Some(text(["-1", "1"])), vec![1]),
+        ] {
+            let found = places(own.as_ref(), known.as_ref());
+            assert_eq!(found, expected, "{own:?} among {known:?}");
+        }
     }
 }

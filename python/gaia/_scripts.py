@@ -81,15 +81,15 @@ class Scripts:
         enter(worker)
         turn.take()
         try:
-            main()
+            try:
+                main()
+            except SystemExit as error:
+                if error.code not in (None, 0):
+                    raise
+            # The last evaluation may fail here, also after an exit.
             leave(worker)
         except RunStopped:
             pass
-        except SystemExit as error:
-            if error.code in (None, 0):
-                leave(worker)
-            else:
-                self._fail(exchange, error)
         except BaseException as error:  # noqa: BLE001
             self._fail(exchange, error)
         finally:

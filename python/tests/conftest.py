@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,20 @@ def gaia(*arguments, cwd, **variables):
     """Runs the command line, and returns the ended process."""
     command = [sys.executable, "-m", "gaia", *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, env=environment(**variables), capture_output=True, text=True, timeout=240)
+
+
+def raised_in_time(act):
+    """What is raised by a call that might wait for ever."""
+    raised = []
+
+    def call():
+        try:
+            act()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(timeout=120)
+    assert not thread.is_alive(), "the call has not returned"
+    return raised[0] if raised else None

@@ -1,11 +1,12 @@
 """What a run is told of a script that has failed, and that it is told."""
 
 import json
+import sys
 import threading
 
 import numpy
 import pytest
-from conftest import EXAMPLES, write
+from conftest import EXAMPLES, raised_in_time, write
 from processes import Cluster, ended, said
 
 import gaia
@@ -67,11 +68,20 @@ def test_an_exception_that_cannot_be_told_as_it_is_ends_the_run(three, error):
                 raise error
             run.step()
 
-    failures = []
-    run = threading.Thread(target=lambda: failures.append(raised(lambda: gaia.simulate(main, three))), daemon=True)
-    run.start()
-    run.join(timeout=120)
-    assert failures == [error]
+    assert raised_in_time(lambda: gaia.simulate(main, three)) is error
+
+
+@pytest.mark.parametrize("ends", [lambda: None, sys.exit, lambda: sys.exit(0)], ids=["its end", "an exit", "an exit with 0"])
+def test_an_evaluation_that_fails_after_the_script_is_that_of_the_run(one, ends):
+    error, has_ended = LookupError("no held-out data"), []
+
+    def main():
+        run = gaia.join({"w": numpy.zeros(3, numpy.float32)}, evaluate=lambda params: raises(error) if has_ended else 0.0)
+        run.step()
+        has_ended.append(True)
+        ends()
+
+    assert raised_in_time(lambda: gaia.simulate(main, one)) is error
 
 
 def test_an_exception_that_another_library_shows_is_told(tmp_path):

@@ -84,9 +84,10 @@ def join_module(
 
 
 def _rate(optimizer: torch.optim.Optimizer, waits: bool) -> float | None:
-    """The learning rate of the step that has just been done: the largest of the groups. ``None`` of one that is on a device,
-    for which the host would have to wait, unless it ``waits``."""
-    rates = [group["lr"] for group in optimizer.param_groups if "lr" in group]
+    """The learning rate of the step that has just been done: the largest of the groups. ``None`` where no group has one, and of
+    one that is on a device, for which the host would have to wait, unless it ``waits``."""
+    # An optimizer that finds its rates by itself may have `None` there.
+    rates = [rate for group in optimizer.param_groups if (rate := group.get("lr")) is not None]
     if not waits and any(isinstance(one, torch.Tensor) and one.device.type != "cpu" for one in rates):
         return None
     return max(map(float, rates), default=None)

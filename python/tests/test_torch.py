@@ -312,6 +312,26 @@ def test_a_learning_rate_on_a_device_is_read_where_a_clock_ends(rate):
         _rate(optimizer, waits=True)
 
 
+class OwnRate(torch.optim.Optimizer):
+    """Finds its rate by itself, as Adafactor with relative steps does."""
+
+    def __init__(self, groups):
+        super().__init__(groups, {"lr": None})
+
+    def step(self, closure=None):
+        pass
+
+
+def test_an_optimizer_that_finds_its_rate_by_itself_joins():
+    model = net()
+    optimizer = OwnRate([{"params": one} for one in model.parameters()])
+    run = gaia.join(model, optimizer, evaluate=judge())
+    optimizer.step()
+    assert run.clock == 1 and _rate(optimizer, waits=True) is None
+    optimizer.param_groups[0]["lr"] = 0.5
+    assert _rate(optimizer, waits=True) == 0.5
+
+
 #: What the processes of a worker broadcast, and whether they are equal after each clock.
 EQUAL_PROCESSES = """
 broadcasts, broadcast = [], distributed.broadcast

@@ -107,6 +107,8 @@ def join(
 
         check_wrapping(net := original(model))
         check_sharding(net, sharded)
+    else:
+        _check_processes()
     own = _worker()
     if own is not None and own.run is not None:
         raise GaiaError("gaia.join(...) was called before, expected one call in a script", 2)
@@ -138,6 +140,20 @@ def join(
     run = ArraysRun(Arrays(model, statistics), own, evaluate, steps_per_clock)
     run._begin(metric, higher_is_better, momentum, average)
     return run
+
+
+def _check_processes() -> None:
+    """Checks that arrays are those of one process: of several that are one worker, the others would train alone.
+
+    Raises:
+        GaiaError: They are not.
+    """
+    if worker() is None and (place := named()) is not None and place.is_group:
+        raise GaiaError(
+            f"arrays in {inside()[1]} processes of torch.distributed, which are one worker of {place.data_center}, expected one "
+            "process a worker: as many workers in the run file as processes, and no GAIA_INDEX",
+            2,
+        )
 
 
 def _worker() -> Worker | None:

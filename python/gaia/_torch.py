@@ -79,7 +79,7 @@ def join_module(
 
     optimizer.register_step_post_hook(on_the_host(stepped))
     if trained is not None:
-        watch_others(optimizer, run)
+        watch_others(optimizer, run, trained)
     return run
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -30,6 +30,8 @@ class Trained:
     def __init__(self, model: torch.nn.Module, weights: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
         self._model, self._optimizer = model, optimizer
         self._ids = {id(one) for one in weights}
+        #: Of other optimizers: the parameters that are known not to be of the module, by their ids.
+        self._elsewhere: weakref.WeakKeyDictionary[torch.optim.Optimizer, dict[int, torch.Tensor]] = weakref.WeakKeyDictionary()
         if self._ids and not any(id(one) in self._ids for one in _optimized(optimizer)):
             raise GaiaError(
                 "the optimizer has no parameter of the module that needs a gradient, expected an optimizer of this module, such as one "
@@ -43,17 +45,38 @@ class Trained:
         Raises:
             GaiaError: It does.
         """
-        others = [one for one in _optimized(self._optimizer) if one.grad is not None and id(one) not in self._ids]
+        others = [one for one in _optimized(self._optimizer) if id(one) not in self._ids and one.grad is not None]
         if not others:
             return
-        names = [name for name, one in self._model.named_parameters() if one is others[0]]
-        if names:
-            raise GaiaError(f"{names[0]} was frozen at gaia.join(...) and is trained now, expected it to need a gradient before", 2)
+        self._refuse_frozen(others)
         raise GaiaError(
             f"the optimizer trains a parameter of shape {tuple(others[0].shape)} that is not of the module, expected all of its parameters "
             "in the module of gaia.join(...)",
             2,
         )
+
+    def check_other(self, other: torch.optim.Optimizer) -> None:
+        """Checks after a step of an optimizer that has not joined that it has trained no parameter of the module beside those of
+        the run.
+
+        Raises:
+            GaiaError: It has.
+        """
+        elsewhere = self._elsewhere.setdefault(other, {})
+        found = [one for one in _optimized(other) if not (id(one) in self._ids or id(one) in elsewhere) and one.grad is not None]
+        # To look for them in the module can take as long as the step.
+        if found:
+            self._refuse_frozen(found)
+            elsewhere.update((id(one), one) for one in found)
+
+    def _refuse_frozen(self, trained: Sequence[torch.Tensor]) -> None:
+        """Refuses parameters that the run does not train where one of them is of the module."""
+        ids = {id(one) for one in trained}
+        names = [name for name, one in self._model.named_parameters() if id(one) in ids]
+        if names:
+            raise GaiaError(
+                f"{names[0]} was frozen at gaia.join(...) and is trained now, expected it to need a gradient before", 2
+            )
 
 
 def _optimized(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
@@ -93,13 +116,21 @@ def _parts(model: torch.nn.Module, weights: Sequence[torch.Tensor]) -> list[tupl
     return [(name, part) for name, part in model.named_modules() if any(id(one) in own for one in part._parameters.values())]
 
 
+class _OfRun(NamedTuple):
+    """What an optimizer has joined. Who lets go of the optimizer lets go of its module as well."""
+
+    run: weakref.ref[Run]
+    trained: weakref.ref[Trained]
+
+
 #: The optimizers that have joined runs.
-_joined: weakref.WeakKeyDictionary[torch.optim.Optimizer, weakref.ref[Run]] = weakref.WeakKeyDictionary()
+_joined: weakref.WeakKeyDictionary[torch.optim.Optimizer, _OfRun] = weakref.WeakKeyDictionary()
 
 
-def watch_others(optimizer: torch.optim.Optimizer, run: Run) -> None:
-    """Checks from now on that no other optimizer makes the steps of the one that has joined a run."""
-    _joined[optimizer] = weakref.ref(run)
+def watch_others(optimizer: torch.optim.Optimizer, run: Run, trained: Trained) -> None:
+    """Checks from now on that no other optimizer makes the steps of the one that has joined a run, or trains a parameter of its
+    module beside those of the run."""
+    _joined[optimizer] = _OfRun(weakref.ref(run), weakref.ref(trained))
     after_each_step(_check_other)
 
 
@@ -108,12 +139,15 @@ def _check_other(other: torch.optim.Optimizer) -> None:
     if other in _joined or any(outer in _joined for outer in steps_under_way()):
         return
     own = {id(one) for one in _optimized(other)}
-    for optimizer, reference in list(_joined.items()):
-        run = reference()
-        if run is not None and run._is_active and any(id(one) in own for one in _optimized(optimizer)):
+    for optimizer, joined in list(_joined.items()):
+        run, trained = joined.run(), joined.trained()
+        if run is None or trained is None or not run._is_active:
+            continue
+        if any(id(one) in own for one in _optimized(optimizer)):
             raise GaiaError(
                 "another optimizer has made a step with parameters of the one of gaia.join(...), whose steps are the clocks of "
                 "the run, expected that one: change its learning rate and its state, and not the optimizer. Of two of which one "
                 "makes the steps of the other, the outer one joins",
                 2,
             )
+        trained.check_other(other)

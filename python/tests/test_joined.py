@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="skipped: torch is not installed")
 
 from gaia._inside import inside  # noqa: E402
 from gaia._run import _examples_of  # noqa: E402
+from gaia._trained import Trained  # noqa: E402
 from loops import batch, joined, loss, net  # noqa: E402
 
 nn = torch.nn
@@ -133,6 +134,36 @@ def test_an_optimizer_of_other_parameters_may_step_as_well(three):
         return [torch.optim.SGD(part.parameters(), lr=0.1) for part in (model[2], model[0])]
 
     assert gaia.simulate(trained(lambda *_: None, two), three, set={"stop.clocks": 5})["copies_equal"]
+
+
+def test_a_parameter_that_another_optimizer_trains_after_all_is_refused(three):
+    """Each worker would train its own, and send none of it."""
+
+    def two(model):
+        model[0].requires_grad_(False)
+        return [torch.optim.SGD(part.parameters(), lr=0.1) for part in (model[2], model[0])]
+
+    with pytest.raises(gaia.GaiaError, match="0.weight was frozen at gaia.join.* expected it to need a gradient before"):
+        gaia.simulate(trained(lambda model, _: model[0].requires_grad_(True), two), three)
+
+
+def test_the_parameters_of_another_module_are_looked_for_once_in_the_one_that_has_joined(one, monkeypatch):
+    looked, look = [], Trained._refuse_frozen
+    monkeypatch.setattr(Trained, "_refuse_frozen", lambda self, found: looked.append(len(found)) or look(self, found))
+    other = nn.Linear(6, 1)
+
+    def two(model):
+        loss(other, *batch(0)).backward()
+        return [torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, other)]
+
+    def more(_, optimizers):
+        added = nn.Parameter(torch.zeros(2))
+        added.grad = torch.ones(2)
+        optimizers[1].add_param_group({"params": added})
+
+    before = other.weight.detach().clone()
+    assert gaia.simulate(trained(more, two), one, set={"stop.clocks": 5})["copies_equal"]
+    assert looked == [2, 1] and not torch.equal(before, other.weight)
 
 
 def test_an_optimizer_of_another_module_is_refused(three):

@@ -279,6 +279,8 @@ class Module(Parameters):
         #: All values, one tensor after the other.
         self.flat = host_buffer(tensors)
         self._views: list[tuple[str, torch.Tensor, int]] = []
+        #: Those of the views in which torch counts changes.
+        self._counted: list[torch.Tensor] = []
         weights = [(table.name, embedding.weight) for table, embedding in sparse]
         self._kinds = [(name, one, one.dtype, one.device) for name, one in [*found, *weights]]
         self.values = self.flat.numpy()
@@ -290,6 +292,9 @@ class Module(Parameters):
         for at, ((name, one), part) in enumerate(zip(found, parts, strict=True)):
             part.copy_(one.detach())
             if one.dtype == torch.float32 and one.device.type == "cpu":
+                # Those of the inference mode have no count, and no graph keeps them.
+                if not one.is_inference():
+                    self._counted.append(one)
                 # A storage of its own, so that who writes one tensor to a file does not write all.
                 one.data = torch.from_numpy(self.values[start : start + one.numel()]).view(one.shape)
                 self._views.append((name, one, part.data_ptr()))
@@ -310,6 +315,10 @@ class Module(Parameters):
     def load(self, evaluates: bool) -> None:
         for staging in self._stagings:
             staging.load()
+        # The run writes these by their addresses. Where torch does not know, the backward pass of an earlier graph computes wrong
+        # gradients with the new values, and not an error.
+        for one in self._counted:
+            torch.autograd.graph.increment_version(one)
         for table, embedding in self._tables:
             hand = table.evaluated if evaluates else table.hand
             embedding._hold(hand.ids, hand.values)

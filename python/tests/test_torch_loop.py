@@ -198,3 +198,41 @@ def test_a_model_that_is_converted_after_joining_is_refused(one, dtype, change):
 
     with pytest.raises(gaia.GaiaError, match="0.weight was moved or converted after gaia.join.*join last"):
         gaia.simulate(main, one)
+
+
+@pytest.mark.parametrize("joins", ["generator", "judge"])
+def test_a_graph_from_before_an_exchange_is_an_error_and_not_a_wrong_gradient(three, joins):
+    """The loop of a GAN keeps the graph of the generator over the step of the judge. So the optimizer joins whose step comes
+    last."""
+
+    def main():
+        model = nn.ModuleDict({"generator": net(), "judge": nn.Sequential(nn.Linear(1, 8), nn.Linear(8, 1))})
+        optimizers = {name: torch.optim.SGD(part.parameters(), lr=0.01) for name, part in model.items()}
+        run = gaia.join(model, optimizers[joins], evaluate=lambda model: 1.0)
+        while not run.over:
+            made = model["generator"](batch(run.clock, gaia.rank())[0])
+            optimizers["judge"].zero_grad()
+            model["judge"](made.detach()).square().mean().backward()
+            optimizers["judge"].step()
+            optimizers["generator"].zero_grad()
+            (model["judge"](made) - 1).square().mean().backward()
+            optimizers["generator"].step()
+
+    settings = {"stop.clocks": 4}
+    if joins == "generator":
+        assert gaia.simulate(main, three, set=settings)["copies_equal"]
+        return
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        gaia.simulate(main, three, set=settings)
+
+
+def test_statistics_that_were_measured_in_the_inference_mode_join(three):
+    def main():
+        model = nn.BatchNorm1d(6)
+        with torch.inference_mode():
+            model.running_mean = model.running_mean + 0.5
+        run = gaia.join(model, torch.optim.SGD(model.parameters(), lr=0.1), evaluate=lambda model: 1.0)
+        run.end()
+        assert torch.equal(model.running_mean, torch.full((6,), 0.5))
+
+    assert gaia.simulate(main, three)["copies_equal"]

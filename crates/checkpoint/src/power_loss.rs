@@ -215,10 +215,10 @@ fn path_of(inode: u64, directory: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Every second record begins a segment.
+/// Every third record begins a segment.
 fn config() -> LogConfig {
     let owner = Owner { plan: 1, node: "virginia/server0".into() };
-    LogConfig { owner, segment_bytes: 150, record_bytes_max: 200 }
+    LogConfig { owner, segment_bytes: 210, record_bytes_max: 200 }
 }
 
 fn body(number: u64) -> Vec<u8> {
@@ -271,6 +271,20 @@ fn a_record_that_was_read_again_survives_a_loss_of_power() {
     let log = machine.open_log();
     assert_eq!(log.synced(), 3);
     machine.promise(0..3);
+    machine.check_log();
+}
+
+/// Recovery reads one segment at a time, so that the length of one bounds the memory that it needs.
+#[test]
+fn a_log_that_does_not_wait_for_the_disk_has_segments_each_of_which_proves_those_before() {
+    let machine = Machine::new();
+    let mut log = machine.open_log();
+    for number in 0..18 {
+        log.append(&body(number)).unwrap();
+        log.flush().unwrap();
+        machine.promise(0..log.synced());
+    }
+    assert_eq!(log.segments().collect::<Vec<_>>(), [0, 4, 8, 12, 16]);
     machine.check_log();
 }
 

@@ -13,6 +13,8 @@
 mod arrival;
 mod evaluation;
 mod farewell;
+#[cfg(test)]
+mod full_disk;
 mod instances;
 mod members;
 pub(super) mod membership;
@@ -192,8 +194,11 @@ impl<'a> Conductor<'a> {
         let ended = match conducted {
             Ok(ended) => ended,
             Err(error) => {
-                let reason = error.to_string();
-                self.membership.send_all(|_| true, &Order::Abort { reason }).await;
+                // Nodes go on without this process, as after its crash: it has sent no order that is not on its disk.
+                if !error.is_of_disk() {
+                    let reason = error.to_string();
+                    self.membership.send_all(|_| true, &Order::Abort { reason }).await;
+                }
                 self.membership.close_all().await;
                 return Err(error);
             }

@@ -6,7 +6,7 @@
 
 mod coordinator;
 mod mirror;
-mod reports;
+pub(super) mod reports;
 mod server;
 mod worker;
 
@@ -34,6 +34,7 @@ use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::NodeContext;
 use crate::real::server::serve;
 use crate::real::test_run::Stage;
+use gaia_checkpoint::StateFile;
 use gaia_core::coordinator::StandIns;
 use gaia_core::node::{WorkerMessage, decode_rows_read, encode_worker_message};
 use gaia_core::session::Incarnation;
@@ -154,6 +155,15 @@ async fn with_server<T>(
 
 /// Conducts a run, as its coordinator does, until it has ended.
 async fn conduct(stage: &Stage, acceptor: Acceptor) -> Result<Outcome, RealError> {
+    conduct_with_state(stage, acceptor, None).await
+}
+
+/// As [`conduct`], of a coordinator that writes its state to a file.
+pub(super) async fn conduct_with_state(
+    stage: &Stage,
+    acceptor: Acceptor,
+    file: Option<StateFile>,
+) -> Result<Outcome, RealError> {
     let context = stage.run_context.node_context(NodeId::Coordinator).unwrap();
     let blueprint = Blueprint::new(&stage.plan, &stage.application);
     let (mut observer, application) = (Unseen, &stage.application);
@@ -164,7 +174,7 @@ async fn conduct(stage: &Stage, acceptor: Acceptor) -> Result<Outcome, RealError
         application,
         &mut observer,
         acceptor,
-        None,
+        file,
         interrupted,
     );
     conductor.gather().await?.conduct(time::Instant::now()).await

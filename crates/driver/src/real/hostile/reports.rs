@@ -25,14 +25,14 @@ use gaia_core::types::{Clock, DcId, NodeId, TableId, WorkerId};
 use gaia_core::wire::LanKind;
 
 /// A node that reports to the coordinator what a test has it report.
-pub(super) struct ManualNode {
+pub(in crate::real) struct ManualNode {
     context: NodeContext,
     reader: Reader,
     parcels: Sender<Parcel>,
 }
 
 impl ManualNode {
-    pub(super) async fn join(stage: &Stage, node: NodeId) -> Self {
+    pub(in crate::real) async fn join(stage: &Stage, node: NodeId) -> Self {
         let context = stage.run_context.node_context(node).unwrap();
         let (reader, parcels) = connect(stage, &context).await;
         let node = Self { context, reader, parcels };
@@ -53,7 +53,7 @@ impl ManualNode {
     }
 
     /// The next order that is not a heartbeat. `None` once the connection is closed.
-    async fn order(&mut self) -> Option<Order> {
+    pub(in crate::real) async fn order(&mut self) -> Option<Order> {
         loop {
             let (_, body) = self.reader.next(|_| MESSAGE_BYTES_MAX, None).await.ok()?;
             match unpack(&body).unwrap() {

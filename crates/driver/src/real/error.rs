@@ -287,7 +287,11 @@ impl RealError {
     /// Whether the disk of this host failed, as one does that is full. What was written before holds, so that the node can
     /// go on from it where the disk works again.
     pub(super) fn is_of_disk(&self) -> bool {
-        matches!(self, Self::Checkpoint(error) if !error.is_bad_input())
+        match self {
+            Self::Checkpoint(error) => !error.is_bad_input(),
+            Self::Model(error) => matches!(error, ModelError::Unwritable { .. }),
+            _ => false,
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 //! It works in groups. It passes received messages to the server, cuts frames for links that have room, writes the
 //! resulting entries to the log, and then sends the server's outputs.
 
+#[cfg(test)]
+mod full_disk;
 mod links;
 mod messages;
 pub(super) mod mirrors;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::interrupted::Interrupted;
 use crate::real::connections::acceptor::{Acceptor, ProvenCaller, listen, once_free};
@@ -427,7 +429,7 @@ impl ServerNode {
                 match purpose {
                     CopyUse::Nothing => {}
                     CopyUse::Send => coordinator.send_copy(ticket, &copy).await,
-                    CopyUse::Write(kept) => self.write_model(&copy, kept)?,
+                    CopyUse::Write(kept) => self.write_snapshot(&copy, kept),
                 }
             }
             Order::Keep { kept } => {
@@ -450,6 +452,14 @@ impl ServerNode {
             other => return Err(CoordinatorClient::unexpected(&other)),
         }
         Ok(())
+    }
+
+    /// Writes a copy of the shard that training goes on without, if it has to.
+    fn write_snapshot(&self, copy: &[f32], kept: KeptModel) {
+        if let Err(error) = self.write_model(copy, kept) {
+            let (name, clock) = (self.context.name(), kept.clock);
+            warn!("{name}: {error}; its snapshot of clock {clock} is left out");
+        }
     }
 
     /// Writes a copy of the shard, if the data center keeps its model.

@@ -4,6 +4,7 @@
 """
 
 import os
+from datetime import timedelta
 
 import torch
 from torch import distributed, nn
@@ -19,7 +20,8 @@ if "WORLD_SIZE" in os.environ:
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # Processes wait in a collective for as long as the run waits for another data center: `failures.give_up_after`, and more.
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(hours=1))
 torch.manual_seed(0)
 centers = torch.randn(5, 20)
 labels = torch.randint(5, (4000,))

@@ -6,6 +6,7 @@ The run file gives the data center as many workers as torchrun starts processes.
 """
 
 import os
+from datetime import timedelta
 
 import torch
 from torch import distributed, nn
@@ -21,7 +22,8 @@ if "WORLD_SIZE" in os.environ:
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # Processes wait in a collective for as long as the run waits for another data center: `failures.give_up_after`, and more.
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(hours=1))
 torch.manual_seed(0)
 centers = torch.randn(5, 20)
 labels = torch.randint(5, (4000,))

@@ -20,7 +20,7 @@ use gaia_core::sync::{LocalSync, OutlierConfig, RemoteSync};
 use gaia_core::topology::first_hops;
 use gaia_core::types::{
     Bandwidth, Clock, DcId, Deltas, Instant, Model, ModelLayout, RowSet, ServerId, ShardId,
-    ShardLayout, TableDeltas, TableLayout, TableRows, WorkerId,
+    ShardLayout, TableDeltas, TableId, TableLayout, TableRows, WorkerId,
 };
 use gaia_core::wire::{BulkKind, decode_bulk, is_control};
 
@@ -34,6 +34,8 @@ pub struct Setup {
     pub parameters: usize,
     /// What every parameter starts from.
     pub initial: f32,
+    /// Whether workers add initial values.
+    pub is_initialized_by_workers: bool,
     pub local: LocalSync,
     pub remote: RemoteSync,
     /// The limits on workers' updates.
@@ -99,6 +101,7 @@ impl Setup {
             servers: 1,
             parameters: 8,
             initial: 0.0,
+            is_initialized_by_workers: false,
             local: LocalSync::BSP,
             outliers: None,
             remote,
@@ -131,7 +134,10 @@ impl Setup {
 
     pub fn layout(&self) -> ShardLayout {
         let table = TableLayout { name: "integers".into(), rows: self.parameters, width: 1 };
-        ShardLayout::new(Arc::new(ModelLayout::new(vec![table])), ShardId(0), 1)
+        let model = ModelLayout::new(vec![table]);
+        let initialized = self.is_initialized_by_workers.then_some(TableId(0));
+        let model = Arc::new(model.with_initialized_by_workers(initialized));
+        ShardLayout::new(model, ShardId(0), 1)
     }
 
     pub fn server(&self, dc: DcId) -> Server {

@@ -69,6 +69,36 @@ fn a_round_closes_without_the_late_part_which_joins_the_next() {
     assert_eq!(seen(&cluster, 2, 7), 22.0);
 }
 
+/// A late part of initial values would be a gradient of the second round.
+#[test]
+fn the_first_round_waits_for_the_initial_values_of_all_and_later_ones_for_a_quorum() {
+    let config = rounds(2);
+    let setup = Setup::new(RemoteSync::LocalSteps(config));
+    let mut cluster = Cluster::new(&Setup { is_initialized_by_workers: true, ..setup });
+    for _ in 0..2 {
+        assert!(cluster.step(0, &[(7, 1.0)]) && cluster.step(1, &[(7, 10.0)]));
+    }
+    assert!(cluster.step(2, &[(0, 100.0)]));
+    cluster.settle();
+    for dc in [0, 1] {
+        cluster.ask(dc, &[]);
+        let waiting = cluster.servers[usize::from(dc)].waiting();
+        assert!(matches!(waiting, Some(WaitReason::Updates { .. })), "{waiting:?}");
+    }
+    assert_eq!(round_clock(&cluster, 2), 1, "it has skipped no clock");
+    assert!(cluster.step(2, &[(0, 100.0)]));
+    cluster.settle();
+    for dc in 0..3 {
+        assert_eq!([seen(&cluster, dc, 0), seen(&cluster, dc, 7)], [200.0, 22.0]);
+    }
+
+    for _ in 0..2 {
+        assert!(cluster.step(0, &[(7, 1.0)]) && cluster.step(1, &[(7, 10.0)]));
+    }
+    cluster.settle();
+    assert_eq!([seen(&cluster, 0, 7), seen(&cluster, 1, 7), seen(&cluster, 2, 7)], [44.0; 3]);
+}
+
 #[test]
 fn a_slow_data_center_takes_part_in_every_round_with_fewer_steps() {
     let mut cluster = cluster(rounds(4));

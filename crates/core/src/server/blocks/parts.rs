@@ -49,17 +49,17 @@ impl Part {
         Self::take_those(source, start, indexes, format)
     }
 
-    /// As [`Self::take`], but of the weights only the `count` largest changes. The others stay in `source`. Changes of
-    /// statistics are all taken. `tables` are those that `source` has parts of.
+    /// As [`Self::take`], but only the `count` largest changes. The others stay in `source`. `tables` are those that `source` has
+    /// parts of; those that a round of this `number` takes whole have all of their changes taken beside these.
     pub(in crate::server) fn take_largest(
         source: &mut [f32],
         start: usize,
         count: usize,
-        tables: &[TablePart],
+        (tables, number): (&[TablePart], u64),
         format: ValueFormat,
     ) -> Self {
-        let ranges_of = |is_statistics: bool| {
-            let those = tables.iter().filter(move |table| table.is_statistics == is_statistics);
+        let ranges_of = |is_whole: bool| {
+            let those = tables.iter().filter(move |table| table.is_taken_whole(number) == is_whole);
             those.map(|table| table.range.clone())
         };
         let weights: Vec<Range<usize>> = ranges_of(false).collect();

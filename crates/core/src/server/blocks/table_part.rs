@@ -31,4 +31,11 @@ impl TablePart {
         });
         parts.filter(|part| !part.range.is_empty()).collect()
     }
+
+    /// Whether a round, the first of which has the `number` 1, takes all changes of the table as they are: those of statistics,
+    /// and in the first round what workers add as initial values. Neither are gradients, so that the largest alone and momentum
+    /// are for others.
+    pub(in crate::server) fn is_taken_whole(&self, number: u64) -> bool {
+        self.is_statistics || self.is_initialized_by_workers && number == 1
+    }
 }

@@ -29,12 +29,12 @@ impl ErrorFeedback {
     }
 
     /// Takes a part of all that is owed of a block with its newest changes `own`, which become 0. `tables` are the
-    /// block's.
+    /// block's, and `number` is that of the round.
     pub(super) fn take(
         &mut self,
         own: &mut [f32],
         block: Range<usize>,
-        tables: &[TablePart],
+        (tables, number): (&[TablePart], u64),
     ) -> Part {
         let owed = &mut self.owed[block.clone()];
         for (owed, own) in owed.iter_mut().zip(own) {
@@ -44,7 +44,7 @@ impl ErrorFeedback {
             owed,
             block.start,
             count_of(self.density, block.len()),
-            tables,
+            (tables, number),
             self.format,
         )
     }
@@ -92,3 +92,30 @@ pub(super) fn count_of(density: f64, parameters: usize) -> usize {
 
 /// The longest run that single precision holds exactly.
 const RUN_MAX: usize = 1 << 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_workers_start_with_is_in_the_first_part_however_sparse() {
+        let table = |range, is_initialized_by_workers| TablePart {
+            range,
+            is_statistics: false,
+            is_initialized_by_workers,
+        };
+        let tables = [table(0..4, true), table(4..8, false)];
+        let mut feedback = ErrorFeedback::new(0.125, ValueFormat::F32, 8);
+        let mut taken = |own: [f32; 8], number| {
+            let mut values = [0.0; 8];
+            let part = feedback.take(&mut own.clone(), 0..8, (&tables, number));
+            part.changes().for_each(|index, value| values[index] = value);
+            values
+        };
+        let first = taken([0.5, -0.25, 0.125, 3.0, 1.0, 2.0, 1.0, 1.0], 1);
+        assert_eq!(first, [0.5, -0.25, 0.125, 3.0, 0.0, 2.0, 0.0, 0.0]);
+        // Later changes of them are as any.
+        let second = taken([0.5, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0], 2);
+        assert_eq!(second, [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 5.0]);
+    }
+}

@@ -157,7 +157,16 @@ impl LocalSteps {
         let tables: Vec<Vec<Vec<TablePart>>> = (0..fragments).map(tables_of).collect();
         let home_parameters = (0..fragments).map(|fragment| rounds.block(fragment, dc).len());
         let place = (dc, data_centers);
-        let quorum = Quorum::new(local_steps, place, config.shards, &first, home_parameters);
+        let model = config.layout.model();
+        let has_initial_values =
+            model.table_ids().any(|table| model.is_initialized_by_workers(table));
+        let quorum = Quorum::new(
+            local_steps,
+            place,
+            config.shards,
+            &first,
+            (home_parameters, has_initial_values),
+        );
         let outer = (0..fragments).map(|fragment| {
             let tables = tables[fragment][dc.index()].clone();
             OuterStep::new(local_steps, rounds.block(fragment, dc).len(), tables)
@@ -547,10 +556,12 @@ impl LocalSteps {
         }
 
         let block = self.rounds.block(fragment, home);
+        let number = self.round_number(fragment, clock);
         let own = &mut self.own[block.clone()];
         let part = match &mut self.error_feedback {
             Some(error_feedback) => {
-                error_feedback.take(own, block.clone(), &self.tables[fragment][home.index()])
+                let tables = self.tables[fragment][home.index()].as_slice();
+                error_feedback.take(own, block.clone(), (tables, number))
             }
             None => {
                 let part = Part::take(own, block.start, self.format);

@@ -11,7 +11,8 @@ use crate::types::Content;
 /// With Nesterov's momentum (Sutskever et al., ICML 2013, in the form of DiLoCo, Douillard et al., 2023), for a change
 /// `g` of a round: `v ← m·v + g`, and the step is `rate · (g + m·v)`. Without, it is `rate · g`. The step of statistics is
 /// `g` in either case: copies take their mean, which lies between them. An extrapolated variance can be negative. Nor does
-/// it extrapolate the first round of tables to which workers add initial values, since these are no gradients.
+/// it extrapolate the first round of tables to which workers add initial values, since these are no gradients
+/// ([`TablePart::is_taken_whole`]).
 #[derive(Debug)]
 pub(super) struct OuterStep {
     rate: f32,
@@ -54,10 +55,11 @@ impl OuterStep {
     /// If totals are sparse, the step has at most as many weights as the change: those that are owed the most. The rest
     /// is owed to later rounds, since momentum moves weights that a round does not change, too.
     pub(super) fn step(&mut self, change: &[f32], start: usize, number: u64) -> Part {
-        for TablePart { range, is_statistics, is_initialized_by_workers } in &self.tables {
+        for table in &self.tables {
+            let range = &table.range;
             let lost = &mut self.lost[range.clone()];
             let places = lost.iter_mut().zip(&change[range.clone()]);
-            if *is_statistics || *is_initialized_by_workers && number == 1 {
+            if table.is_taken_whole(number) {
                 places.for_each(|(lost, change)| *lost += change);
             } else if self.velocity.is_empty() {
                 places.for_each(|(lost, change)| *lost += self.rate * change);
@@ -69,12 +71,13 @@ impl OuterStep {
             }
         }
         if let Some(most) = self.most {
-            let weights = self.tables.iter().filter(|table| !table.is_statistics);
+            let weights = self.tables.iter().filter(|table| !table.is_taken_whole(number));
             let changed_of = |table: &TablePart| {
                 change[table.range.clone()].iter().filter(|change| **change != 0.0).count()
             };
             let count = weights.map(changed_of).sum::<usize>().min(most);
-            return Part::take_largest(&mut self.lost, start, count, &self.tables, self.format);
+            let tables = (self.tables.as_slice(), number);
+            return Part::take_largest(&mut self.lost, start, count, tables, self.format);
         }
         Part::take(&mut self.lost, start, self.format)
     }
@@ -132,6 +135,33 @@ mod tests {
         };
         assert_eq!(stepped(1), [8.0, 6.0]);
         assert_eq!(stepped(2), [6.0, 7.0]);
+    }
+
+    #[test]
+    fn what_workers_start_with_is_in_the_first_total_however_sparse() {
+        let table = |name: &str| TableLayout { name: name.into(), rows: 4, width: 1 };
+        let model = ModelLayout::new(vec![table("started"), table("drawn")]);
+        let model = Arc::new(model.with_initialized_by_workers([TableId(0)]));
+        let layout = ShardLayout::new(model, ShardId(0), 1);
+        let config = LocalStepsConfig {
+            total_density: 0.125,
+            values: ValueFormat::F32,
+            ..LocalStepsConfig::default()
+        };
+
+        let mut outer = OuterStep::new(&config, 8, TablePart::all_in(&layout, &(0..8)));
+        let mut stepped = |change: [f32; 8], number| {
+            let mut values = [0.0; 8];
+            let part = outer.step(&change, 0, number);
+            part.changes().for_each(|index, value| values[index] = value);
+            values
+        };
+        let first = stepped([0.5, -0.25, 0.125, 3.0, 1.0, 2.0, 1.0, 1.0], 1);
+        assert_eq!(first[..4], [0.5, -0.25, 0.125, 3.0], "as workers have added them");
+        assert_eq!(first[4..].iter().filter(|value| **value != 0.0).count(), 1);
+        // Nothing of them is left that momentum could move.
+        let second = stepped([0.0; 8], 2);
+        assert_eq!(second[..4], [0.0; 4]);
     }
 
     #[test]

@@ -63,6 +63,9 @@ pub(super) struct Quorum {
 #[derive(Debug)]
 struct Gathered {
     parameters: usize,
+    /// Whether the first round waits for all data centers: workers add initial values of some tables, of which later rounds would
+    /// take a late part for a gradient.
+    waits_for_all_at_first: bool,
     /// Parts of which frames are missing.
     incoming: BTreeMap<DcId, Changed>,
     /// Whole parts, late and new ones of a data center together.
@@ -88,16 +91,18 @@ struct OwnParts {
 
 impl Quorum {
     /// The quorum of rounds whose fragments have these first rounds and home blocks of these sizes, in the data center `dc` of
-    /// several, of `servers` each. `None` if rounds wait for all data centers.
+    /// several, of `servers` each, and whether workers add initial values of any table. `None` if rounds wait for all data
+    /// centers.
     pub(super) fn new(
         config: &LocalStepsConfig,
         (dc, data_centers): (DcId, usize),
         servers: usize,
         first: &[Clock],
-        home_parameters: impl Iterator<Item = usize>,
+        (home_parameters, has_initial_values): (impl Iterator<Item = usize>, bool),
     ) -> Option<Self> {
         let gathered = home_parameters.map(|parameters| Gathered {
             parameters,
+            waits_for_all_at_first: has_initial_values,
             incoming: BTreeMap::new(),
             complete: BTreeMap::new(),
             parts: vec![0; data_centers],
@@ -225,11 +230,21 @@ impl Gathered {
 
         self.parts[of.index()] += 1;
         let begun = self.count(number);
-        if begun >= needed {
+        if begun >= self.needed(number, needed) {
             self.since.get_or_insert(now);
         }
-        let is_behind = begun > 0 && self.parts[own.index()] < number;
+        let is_behind =
+            begun > 0 && self.parts[own.index()] < number && !self.waits_for_all(number);
         self.behind_since = is_behind.then(|| self.behind_since.unwrap_or(now));
+    }
+
+    /// How many data centers a round waits for, where later ones wait for `quorum`.
+    fn needed(&self, number: u64, quorum: usize) -> usize {
+        if self.waits_for_all(number) { self.parts.len() } else { quorum }
+    }
+
+    fn waits_for_all(&self, number: u64) -> bool {
+        number == 1 && self.waits_for_all_at_first
     }
 
     /// The number of data centers whose part of a round is whole.
@@ -240,7 +255,7 @@ impl Gathered {
     /// Whether a quorum of a round is in, and no data center is too far behind.
     fn has_quorum(&self, number: u64, needed: usize) -> bool {
         let is_near = |parts: &u64| parts + BEHIND_MAX >= number;
-        self.count(number) >= needed && self.parts.iter().all(is_near)
+        self.count(number) >= self.needed(number, needed) && self.parts.iter().all(is_near)
     }
 
     fn is_due(&self, now: Instant, number: u64, quorum: (usize, Duration)) -> bool {
@@ -261,7 +276,19 @@ impl Gathered {
 
 persist! {
     impl Persist<()> for Gathered {
-        fn walk(Self { parameters, incoming, complete, parts, since, behind_since }, walk, ()) {
+        fn walk(
+            Self {
+                parameters,
+                waits_for_all_at_first: _,
+                incoming,
+                complete,
+                parts,
+                since,
+                behind_since,
+            },
+            walk,
+            (),
+        ) {
             let (size, data_centers) = (*parameters, parts.len());
             let fresh = |of: &DcId| (of.index() < data_centers).then(|| Changed::none(size));
             walk.entries("incoming", incoming, fresh, |part, walk| walk.flatten(part, ()))?;

@@ -129,8 +129,11 @@ fn skew(
     // A worker's change of a dense model is its part of the mean over all workers. Alone, a data center takes its own
     // mean.
     let is_mean = is_dense && !application.deltas_are_counts();
-    let scale = if is_mean { topology.data_centers.len() as f32 } else { 1.0 };
-    let copies = topology.dc_ids().map(|dc| Ok((dc, alone(plan, application, dc, scale)?)));
+    let scale_of = |dc| match is_mean {
+        true => topology.workers() as f32 / topology.dc(dc).workers as f32,
+        false => 1.0,
+    };
+    let copies = topology.dc_ids().map(|dc| Ok((dc, alone(plan, application, dc, scale_of(dc))?)));
     let copies: Vec<(DcId, Model)> = copies.collect::<Result<_, ApplicationError>>()?;
     let Lost(away) = Look::new(plan, 0).measure(&copies, application)?;
     if plan.external().is_none() {

@@ -89,7 +89,8 @@ impl ChangeRule {
         let Some(&(clock, objective)) = history.last() else { return false };
         let earlier = history.iter().rev().find(|(at, _)| clock.ahead_of(*at) >= clocks);
         earlier.is_some_and(|(_, before)| {
-            (before - objective).abs() < self.percent / 100.0 * before.abs()
+            let change = (before - objective).abs();
+            change == 0.0 || change < self.percent / 100.0 * before.abs()
         })
     }
 
@@ -119,7 +120,8 @@ impl ChangeRule {
 
         let allowed = self.percent / 100.0 * size(trend.mean, trivial);
         let change = trend.slope.abs() + CERTAINTY * trend.slope_error;
-        let is_flat = change * (clocks as f64) < allowed;
+        // An objective of 0 changes by nothing, of which no share is less.
+        let is_flat = change == 0.0 || change * (clocks as f64) < allowed;
         let does_rise = trend.slope > CERTAINTY * trend.slope_error;
         if !is_flat || does_rise {
             return false;
@@ -280,5 +282,16 @@ mod tests {
         assert_eq!(settles(falls, pass), Some(200));
         let trips = Scale { time: Duration::from_secs(250), ..Scale::default() };
         assert_eq!(settles(falls, trips), Some(250));
+    }
+    #[test]
+    fn an_objective_of_nothing_settles() {
+        let nothing = |clock: u64| if clock < 50 { 1.0 / clock as f64 } else { 0.0 };
+        for trivial in [None, Some(0.7)] {
+            let at = settled(nothing, Scale { trivial, ..Scale::default() });
+            assert!(!at[40] && at[399], "{trivial:?}");
+        }
+        let rule = ChangeRule { by: ChangeBy::Endpoints, ..ChangeRule::default() };
+        let history: Vec<(Clock, f64)> = (0..=20).map(|at| (Clock(at), 0.0)).collect();
+        assert!(rule.is_settled(Instant::ZERO, &history, Scale::default()));
     }
 }

@@ -24,7 +24,7 @@ use gaia_core::types::{NodeId, Seed};
 use gaia_driver::real::labels;
 use gaia_driver::{Ending, RunError, identity_with_data};
 use gaia_model::MODEL;
-use gaia_report::{RunDirectory, RunRecord};
+use gaia_report::{RunDirectory, RunRecord, write_run_pages};
 
 /// Trains what the run file describes.
 pub(super) fn train(
@@ -256,7 +256,11 @@ pub(super) fn show_again(
     record: &RunRecord,
     terminal: &Terminal,
 ) -> Result<Done, Failure> {
-    let RunRecord { summary, highlights, .. } = record;
+    let RunRecord { run_toml, progress, summary, highlights, .. } = record;
+    // The page is what a full disk has kept from being written last.
+    if !directory.page().is_file() {
+        write_run_pages(directory, run_toml, progress, summary, highlights)?;
+    }
     terminal.note(&format!("the run in {} has finished", directory.path().display()));
     show_result(summary, highlights, directory, terminal);
     match &summary.diverged {

@@ -195,9 +195,12 @@ struct Reached {
 }
 
 impl Reached {
-    /// `None` of a run without an evaluation.
+    /// `None` of a run without an evaluation, and of one that has diverged, which holds nothing.
     fn by(outcome: &Outcome) -> Option<Self> {
         let Outcome { summary, progress, .. } = outcome;
+        if summary.diverged.is_some() {
+            return None;
+        }
         let objective = held_at_the_end(progress)?;
         Some(Self { objective, held: held(progress), clocks: summary.clocks })
     }

@@ -384,6 +384,9 @@ fn a_comparison_with_a_run_that_diverges_is_reported_and_ends_with_code_1_and_it
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("error: training has diverged: bsp over lan: worker "), "{said}");
     assert!(printed.contains("never") && place.path().join("one/compare.html").is_file());
+    let runs = fs::read_dir(place.path().join("one")).unwrap();
+    let runs = runs.filter(|entry| entry.as_ref().unwrap().path().join("run.toml").is_file());
+    assert_eq!(runs.count(), 1, "there is no target, and no other run");
 
     let seeds = ["--seeds", "2", "--out", "two"];
     let (code, printed, said) = gaia(place.path(), &[&compare[..], &seeds].concat());

@@ -330,6 +330,36 @@ fn runs_that_do_not_train_the_same_are_not_compared() {
 }
 
 #[test]
+fn runs_with_other_drivers_or_other_bandwidths_of_a_wan_are_not_compared() {
+    let other = |change: fn(&mut Summary)| {
+        let (mut summary, progress) = sample::run(WAN_ASP);
+        change(&mut summary);
+        vec![sample::run(WAN_BSP), (summary, progress)]
+    };
+    let expect = "The runs have different drivers or bandwidths of the same WAN: their times are not compared.";
+    for runs in [
+        other(|summary| summary.driver = "emulated".into()),
+        other(|summary| summary.bandwidth_scale *= 2.0),
+    ] {
+        let comparison = Comparison::new(runs.clone());
+        assert!(comparison.runs.iter().all(|run| run.row.speedup_vs_bsp.is_none()));
+        check_verdict(runs, expect);
+    }
+}
+
+#[test]
+fn a_run_that_was_interrupted_is_not_said_never_to_reach_the_target() {
+    let (mut asp, progress) = sample::run(WAN_ASP);
+    asp.stopped_by = "interrupted".into();
+    (asp.time_to_target_s, asp.clocks_to_target) = (None, None);
+    let runs = vec![sample::run(WAN_BSP), (asp, progress)];
+    let block = comparison_block(&Comparison::new(runs), None, Paint::Plain);
+    let said = "On gaia-2016-ec2-all, asp was interrupted before the target.";
+    assert!(block.replace('\n', " ").contains(said), "{block}");
+    assert!(!block.contains("never") && !block.contains("no model"), "{block}");
+}
+
+#[test]
 fn a_model_that_takes_as_long_as_bsp_is_not_called_sooner() {
     let ssp = |pace: f64| {
         let clock_s = pace * WAN_BSP.clock_s;
@@ -384,6 +414,9 @@ fn a_model_that_has_hardly_learnt_is_not_just_called_settled() {
     assert!(block.contains("                  than the mean rating\n"), "{block}");
     let block = settled(0.021);
     assert!(block.contains("converged       yes, the objective settled\n"), "{block}");
+    let block = settled(-0.48).replace("\n                  ", " ");
+    assert!(block.contains("settled, but the model is worse than the mean rating\n"), "{block}");
+    assert!(block.contains("objective 1.086; 48 % more error\n"), "{block}");
 }
 
 #[test]

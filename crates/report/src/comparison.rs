@@ -77,8 +77,10 @@ impl Comparison {
         runs.sort_by_key(|(summary, _)| place(summary));
 
         let target_objective = common_target(&runs);
-        let has_ratios =
-            target_objective.is_some() && is_one_training(runs.iter().map(|(summary, _)| summary));
+        let summaries = runs.iter().map(|(summary, _)| summary);
+        let has_ratios = target_objective.is_some()
+            && is_one_training(summaries.clone())
+            && is_one_machinery(summaries);
         let lan = runs.iter().find(|(summary, _)| is_bsp_on(summary, LAN));
         let lan = lan.map(|(summary, _)| (summary.time_to_target_s, summary.workers));
         let rows: Vec<CompareRow> = runs
@@ -144,6 +146,9 @@ impl Comparison {
         }
         if !is_one_training(self.runs.iter().map(|run| &run.row.summary)) {
             return Some(OTHER_TRAINING);
+        }
+        if !is_one_machinery(self.runs.iter().map(|run| &run.row.summary)) {
+            return Some(OTHER_MACHINERY);
         }
         self.target_objective.is_none().then_some(NO_COMMON_TARGET)
     }
@@ -261,6 +266,18 @@ fn is_one_training<'a>(summaries: impl Iterator<Item = &'a Summary> + Clone) -> 
         && has_one_digest_each(summaries)
 }
 
+/// Whether all runs have the same driver, and those on a WAN the same bandwidths.
+fn is_one_machinery<'a>(summaries: impl Iterator<Item = &'a Summary> + Clone) -> bool {
+    let mut drivers = summaries.clone().map(|summary| summary.driver.as_str());
+    let driver = drivers.next();
+    let mut scales = BTreeMap::new();
+    drivers.all(|other| Some(other) == driver)
+        && summaries.into_iter().all(|summary| {
+            let scale = summary.bandwidth_scale;
+            *scales.entry(summary.wan.as_str()).or_insert(scale) == scale
+        })
+}
+
 /// Whether runs that divide their data alike have the same data.
 fn has_one_digest_each<'a>(summaries: impl Iterator<Item = &'a Summary>) -> bool {
     let mut digests = BTreeMap::new();
@@ -278,5 +295,7 @@ const BSP: &str = "bsp";
 const HELD_MAX: u64 = 3;
 const NO_COMMON_TARGET: &str =
     "The runs have no common target objective: their times are not compared.";
+const OTHER_MACHINERY: &str =
+    "The runs have different drivers or bandwidths of the same WAN: their times are not compared.";
 const OTHER_TRAINING: &str =
     "The runs do not train the same model on the same data: their times are not compared.";

@@ -2,18 +2,27 @@
 
 use crate::comparison::{ComparedRun, Comparison, LAN};
 use crate::text::numbers;
+use crate::text::phrases::is_interrupted;
 
-/// A sentence for each WAN, or one that says why times are not compared; one for each WAN whose machines are not those of the
-/// LAN, and one for each set of runs that went alike.
+/// A sentence for each WAN, or one that says why times are not compared; one for each run that was interrupted, one for each WAN
+/// whose machines are not those of the LAN, and one for each set of runs that went alike.
 pub(crate) fn verdicts(comparison: &Comparison) -> Vec<String> {
     let wans = comparison.wans();
     let fastest: Vec<String> = match comparison.why_not_compared() {
         Some(why) => vec![why.into()],
         None => wans.iter().filter_map(|wan| verdict(comparison, wan)).collect(),
     };
+    let unfinished = wans.iter().flat_map(|wan| unfinished(comparison, wan));
     let machines = wans.iter().filter_map(|wan| other_machines(comparison, wan));
     let identical = wans.iter().flat_map(|wan| identical(comparison, wan));
-    fastest.into_iter().chain(machines).chain(identical).collect()
+    fastest.into_iter().chain(unfinished).chain(machines).chain(identical).collect()
+}
+
+/// The runs on a WAN that were interrupted, in a sentence each.
+fn unfinished(comparison: &Comparison, wan: &str) -> Vec<String> {
+    let those = comparison.on(wan).filter(|run| is_interrupted(&run.row.summary));
+    let name = |run: &ComparedRun| run.row.summary.remote_sync.clone();
+    those.map(|run| format!("On {wan}, {} was interrupted before the target.", name(run))).collect()
 }
 
 /// The runs on a WAN that are equal in every evaluation, in a sentence for each set of them.
@@ -52,8 +61,10 @@ fn verdict(comparison: &Comparison, wan: &str) -> Option<String> {
     }
 
     let time = |run: &ComparedRun| run.row.summary.time_to_target_s.unwrap_or(f64::INFINITY);
-    let bsp = comparison.on(wan).find(|run| run.row.summary.remote_sync == "bsp");
-    let others = || comparison.on(wan).filter(|run| run.row.summary.remote_sync != "bsp");
+    // How soon a run that was interrupted would have been there is not known.
+    let runs = || comparison.on(wan).filter(|run| !is_interrupted(&run.row.summary));
+    let bsp = runs().find(|run| run.row.summary.remote_sync == "bsp");
+    let others = || runs().filter(|run| run.row.summary.remote_sync != "bsp");
     let best = others().min_by(|a, b| time(a).total_cmp(&time(b)))?;
     let Some(time_s) = best.row.summary.time_to_target_s else {
         let reaches = bsp.is_some_and(|bsp| time(bsp).is_finite());

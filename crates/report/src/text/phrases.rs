@@ -2,6 +2,7 @@
 
 use super::{numbers, plain};
 use crate::seeds::Spread;
+use gaia_core::coordinator::StopReason;
 use gaia_telemetry::{
     ConservationRecord, GuardRecord, MembershipChange, MembershipRecord, OutlierRecord,
     PartedRecord, Summary, TrivialRecord,
@@ -66,6 +67,9 @@ pub(crate) fn worse_than_untrained(summary: &Summary) -> Option<String> {
 /// What is said of a model that is hardly better than a predictor that has learnt nothing. Empty of others.
 fn little_learnt(summary: &Summary) -> String {
     match &summary.trivial {
+        Some(trivial) if trivial.error_removed < 0.0 => {
+            format!(", but the model is worse than the {}", trivial.name)
+        }
         Some(trivial) if trivial.error_removed < LITTLE_LEARNT => {
             format!(", but the model is hardly better than the {}", trivial.name)
         }
@@ -73,14 +77,15 @@ fn little_learnt(summary: &Summary) -> String {
     }
 }
 
-/// The predictor that the model must beat, and how much less error the model makes.
+/// The predictor that the model must beat, and how much less error the model makes, or more.
 pub(crate) fn trivial(trivial: &TrivialRecord, metric: &str) -> String {
+    let than = if trivial.error_removed < 0.0 { "more" } else { "less" };
     format!(
-        "{}: {metric} {}, objective {}; {} less error",
+        "{}: {metric} {}, objective {}; {} {than} error",
         trivial.name,
         numbers::objective(trivial.metric),
         numbers::objective(trivial.objective),
-        numbers::percent(trivial.error_removed.max(0.0)),
+        numbers::percent(trivial.error_removed.abs()),
     )
 }
 
@@ -111,8 +116,20 @@ pub(crate) const UNDER_WAY: &str = "nothing yet";
 
 /// The same in a column with other runs, of which one took `longest` seconds.
 pub(crate) fn time_to_target_among(summary: &Summary, longest: f64) -> String {
-    let among = |time_s| numbers::seconds_among(time_s, longest);
-    summary.time_to_target_s.map_or_else(|| "never".into(), among)
+    match summary.time_to_target_s {
+        Some(time_s) => numbers::seconds_among(time_s, longest),
+        None => without_target(summary).into(),
+    }
+}
+
+/// What stands for the time to a target that a run has not reached.
+pub(crate) fn without_target(summary: &Summary) -> &'static str {
+    if is_interrupted(summary) { "interrupted" } else { "never" }
+}
+
+/// Whether a run was interrupted before it reached its target, which it may have reached later.
+pub(crate) fn is_interrupted(summary: &Summary) -> bool {
+    summary.stopped_by == StopReason::Interrupted.name() && summary.time_to_target_s.is_none()
 }
 
 /// The clock at which the target was met; with the last clock where the run went on after it.

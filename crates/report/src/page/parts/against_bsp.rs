@@ -7,6 +7,7 @@ use super::picture::Picture;
 use crate::chart::{Bar, BarGroup, Bars, Base, Size};
 use crate::comparison::{ComparedRun, Comparison, LAN};
 use crate::text::numbers;
+use crate::text::phrases::without_target;
 
 /// A picture of time, and one of dollars where anything has a price.
 #[derive(Serialize)]
@@ -75,7 +76,7 @@ fn groups(
         let text = match &parts {
             Some(parts) => numbers::multiple(parts.iter().sum()),
             None if run.row.summary.time_to_target_s.is_some() => numbers::NONE.into(),
-            None => "never".into(),
+            None => without_target(&run.row.summary).into(),
         };
         Bar { label: label.into(), colour, parts: parts.unwrap_or_default(), text, printed: None }
     };

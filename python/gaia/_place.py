@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from gaia import _gaia
 from gaia._errors import GaiaError
@@ -25,15 +25,34 @@ class Turn:
     own module ``__main__``, in which classes and functions are looked up that are sent to other processes."""
 
     _lock = threading.Lock()
+    #: The one whose turn it is.
+    _holder: ClassVar[Turn | None] = None
 
     def __init__(self, seed: int, main: ModuleType | None = None) -> None:
         self._seed = seed
         self._streams: Streams | None = None
         self._main = main
+        #: Whether nobody waits any more for the run of the script.
+        self.is_left = False
+
+    @classmethod
+    def is_kept(cls, within_s: float) -> bool:
+        """Whether a script keeps the turn whose run has been left, and does not give it within this time."""
+        if not cls._is_of_left_run():
+            return False
+        if cls._lock.acquire(timeout=within_s):
+            cls._lock.release()
+            return False
+        return cls._is_of_left_run()
+
+    @classmethod
+    def _is_of_left_run(cls) -> bool:
+        return (holder := cls._holder) is not None and holder.is_left
 
     def take(self) -> None:
         """Waits for the turn."""
         self._lock.acquire()
+        Turn._holder = self
         # Generators belong to the process: seeded before its turn, a script would disturb what another one draws.
         if self._streams is None:
             self._streams = Streams.seeded(self._seed)
@@ -45,6 +64,7 @@ class Turn:
         """Lets another script run."""
         self._streams = Streams.current()
         sys.modules["__main__"] = self._before
+        Turn._holder = None
         self._lock.release()
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from gaia._errors import RunStopped
+from gaia._errors import GaiaError, RunStopped
 from gaia._place import SCRIPTS, Turn, Worker, enter
 from gaia._run import leave
 
@@ -75,6 +75,12 @@ class Scripts:
             thread.join(None if was_told or not failed else max(0.0, until - time.monotonic()))
         os.environ.pop(SCRIPTS, None)
 
+    def leave(self) -> None:
+        """Notes that nobody waits any more for these scripts and their run."""
+        for _, worker in self._threads:
+            assert worker.turn is not None
+            worker.turn.is_left = True
+
     def _run(self, worker: Worker, main: Callable[[], object]) -> None:
         exchange, turn = worker.exchange, worker.turn
         assert turn is not None
@@ -99,6 +105,19 @@ class Scripts:
     def _fail(self, exchange: Exchange, error: BaseException) -> None:
         self.failures.append(error)
         exchange.fail(described(exchange.rank, error))
+
+
+def check_turn() -> None:
+    """Checks that scripts can run: that none of an earlier run of this process keeps the turn.
+
+    Raises:
+        GaiaError: One does.
+    """
+    if Turn.is_kept(within_s=STEP_MAX_S):
+        raise GaiaError(
+            "a script of an earlier run in this process has not ended, and no other can run before it makes a step or ends, "
+            "expected its loop to end on run.over: restart the interpreter, which is the kernel of a notebook"
+        )
 
 
 def described(rank: int, error: BaseException) -> str:

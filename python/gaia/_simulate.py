@@ -17,7 +17,7 @@ from gaia._errors import GaiaError
 from gaia._log import flush, follow
 from gaia._place import worker
 from gaia._program import PROGRAM
-from gaia._scripts import Scripts
+from gaia._scripts import Scripts, check_turn
 from gaia._shown import NotebookLine, in_notebook
 from gaia._toml import flag_values
 
@@ -88,8 +88,8 @@ def simulate(
             error: what ``gaia train`` shows in a terminal, or a plain line a second.
 
     Raises:
-        GaiaError: An argument or the run file is wrong, this is the script of a run, or the run has failed. The first exception
-            of ``main`` is raised as it is.
+        GaiaError: An argument or the run file is wrong, this is the script of a run, a script of an earlier run has not ended, or
+            the run has failed. The first exception of ``main`` is raised as it is.
         KeyboardInterrupt: The run was interrupted, and has ended in order: its directory has the model so far. A second
             interrupt does not wait for it.
     """
@@ -100,6 +100,7 @@ def simulate(
     # The scripts of the inner run would wait for the turn that the one of the outer run has.
     if (outer := worker()) is not None and outer.turn is not None:
         raise GaiaError("gaia.simulate(...) was called in a script of a run, expected it outside of all runs", 2)
+    check_turn()
     settings = {"app.kind": "external", **flag_values(set or {})}
     # A script may change the working directory.
     directory = Path(out).absolute() if out is not None else Path(tempfile.mkdtemp(prefix="gaia-")) / "run"
@@ -128,6 +129,7 @@ def simulate(
             raise GaiaError(text, code)
         summary = json.loads((directory / "summary.json").read_text())
     finally:
+        scripts.leave()
         if line is not None:
             line.end(summary)
     return Result(summary, directory)

@@ -2,11 +2,14 @@
 
 import collections
 import os
+import threading
 
 import numpy
 import pytest
+from conftest import raised_in_time
 
 import gaia
+from gaia._place import Turn, worker
 
 
 def main():
@@ -34,6 +37,41 @@ def test_a_run_inside_the_script_of_a_run_is_refused(three):
     with pytest.raises(gaia.GaiaError, match=r"gaia.simulate\(...\) was called in a script of a run, expected it outside"):
         gaia.simulate(lambda: gaia.simulate(main, three), three)
     assert gaia.simulate(main, three, set={"stop.clocks": 2})["clocks"] == 2
+
+
+def test_a_script_that_has_not_ended_with_its_run_is_named_by_the_next_one(one, monkeypatch):
+    """The scripts of the next run would wait for its turn, for ever."""
+    monkeypatch.setattr("gaia._scripts.STEP_MAX_S", 0.0)
+    goes_on, threads = threading.Event(), []
+
+    def keeps_the_turn():
+        gaia.join({"w": numpy.ones(3, numpy.float32)}, evaluate=lambda params: 1.0)
+        threads.append(threading.current_thread())
+        worker().exchange.fail("no route to host")
+        goes_on.wait()
+
+    try:
+        assert "no route to host" in str(raised_in_time(lambda: gaia.simulate(keeps_the_turn, one)))
+        refused = raised_in_time(lambda: gaia.simulate(main, one))
+        assert isinstance(refused, gaia.GaiaError) and "a script of an earlier run in this process has not ended" in str(refused)
+    finally:
+        goes_on.set()
+    threads[0].join(timeout=120)
+    assert gaia.simulate(main, one, set={"stop.clocks": 2})["clocks"] == 2
+
+
+def test_a_simulation_waits_for_the_step_of_an_earlier_run():
+    earlier = Turn(seed=1)
+    waits, takes = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: (earlier.take(), takes.set(), waits.wait(), earlier.give()))
+    thread.start()
+    takes.wait()
+    assert not Turn.is_kept(within_s=0.0), "a run that goes on beside it"
+    earlier.is_left = True
+    assert Turn.is_kept(within_s=0.0)
+    waits.set()
+    assert not Turn.is_kept(within_s=120.0)
+    thread.join()
 
 
 def test_the_default_run_leaves_files_beside_its_directory_alone(tmp_path):

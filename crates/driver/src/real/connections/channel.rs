@@ -1,6 +1,7 @@
 //! A connection over TCP, with or without TLS, that carries messages in both directions.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,14 +104,8 @@ impl Channel {
         hello: &Hello,
     ) -> Result<Self, LinkFault> {
         let candidates = resolve(address).await?;
-        let mut fault = LinkFault::Name(format!("`{}` has no address", address.host));
-        for candidate in candidates {
-            match environment.connect(candidate).await {
-                Ok(stream) => return Self::greet(stream, tls, hello).await,
-                Err(error) => fault = LinkFault::of_io(&error),
-            }
-        }
-        Err(fault)
+        let stream = connect_to_one(environment, &address.host, &candidates).await?;
+        Self::greet(stream, tls, hello).await
     }
 
     async fn greet(
@@ -256,6 +251,28 @@ impl Reader {
     }
 }
 
+/// Opens a stream to the first address of a host that takes it. Each has an equal share of the time, so that one that does not
+/// answer leaves some to the others.
+async fn connect_to_one(
+    environment: &dyn Environment,
+    host: &str,
+    candidates: &[SocketAddr],
+) -> Result<Box<dyn Stream>, LinkFault> {
+    let share = HANDSHAKE_MAX.div_f64(candidates.len().max(1) as f64);
+    let mut fault = LinkFault::Name(format!("`{host}` has no address"));
+    for candidate in candidates {
+        fault = match timeout(share, environment.connect(*candidate)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => LinkFault::of_io(&error),
+            Err(_) => {
+                let seconds = share.as_secs_f64();
+                LinkFault::Route(format!("no answer from {candidate} within {seconds:.1} s"))
+            }
+        };
+    }
+    Err(fault)
+}
+
 /// Waits until a peer's certificate is revoked. Never returns if the peer has none.
 async fn revoked(proof: &mut Option<Proof>) -> Refusal {
     match proof {
@@ -322,9 +339,7 @@ impl Writer {
 }
 
 /// All IP addresses of an address.
-pub(in crate::real) async fn resolve(
-    address: &Address,
-) -> Result<Vec<std::net::SocketAddr>, LinkFault> {
+pub(in crate::real) async fn resolve(address: &Address) -> Result<Vec<SocketAddr>, LinkFault> {
     let found = tokio::net::lookup_host((address.host.as_str(), address.port)).await;
     let found = found.map_err(|error| {
         LinkFault::Name(format!("`{}` cannot be resolved: {error}", address.host))
@@ -347,11 +362,17 @@ const UNREAD_BYTES_MAX: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::path::Path;
+
+    use tokio::io::duplex;
     use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::Instant;
 
     use super::*;
     use crate::real::connections::message::Purpose;
-    use crate::real::environment::Machine;
+    use crate::real::environment::{Datagrams, Later, Listener, Machine};
+    use gaia_checkpoint::{CheckpointError, LogDisk};
     use gaia_core::types::NodeId;
     use gaia_core::wire::{PROTOCOL_VERSION, encode_lan};
 
@@ -377,6 +398,59 @@ mod tests {
         encode_lan(LanKind::Hello, &pack(message).into(), &mut bytes);
         bytes[4..6].copy_from_slice(&9_u16.to_le_bytes());
         bytes
+    }
+
+    /// A network in which one address takes a connection, and the others do not answer.
+    #[derive(Debug)]
+    struct OneAnswers(SocketAddr);
+
+    impl Environment for OneAnswers {
+        fn listen(&self, _: SocketAddr) -> Later<'_, Box<dyn Listener>> {
+            unreachable!("nobody listens")
+        }
+
+        fn connect(&self, to: SocketAddr) -> Later<'_, Box<dyn Stream>> {
+            Box::pin(async move {
+                if to != self.0 {
+                    std::future::pending::<()>().await;
+                }
+                Ok(Box::new(duplex(1).0) as Box<dyn Stream>)
+            })
+        }
+
+        fn datagrams(&self, _: SocketAddr) -> io::Result<Datagrams> {
+            unreachable!("nobody sends any")
+        }
+
+        fn log(&self, _: &Path) -> Result<Box<dyn LogDisk>, CheckpointError> {
+            unreachable!("nobody keeps any")
+        }
+
+        fn since_epoch(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn random(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_does_not_answer_leaves_time_to_the_next_one_of_its_name() {
+        let silent: SocketAddr = "[2001:db8::1]:1".parse().unwrap();
+        let answering: SocketAddr = ([10, 0, 0, 1], 1).into();
+        let network = OneAnswers(answering);
+        let began = Instant::now();
+        let candidates = [silent, answering];
+        let connecting = connect_to_one(&network, "b", &candidates);
+        let connected = timeout(HANDSHAKE_MAX, connecting).await.expect("in time for a handshake");
+        assert!(connected.is_ok() && began.elapsed() < HANDSHAKE_MAX * 2 / 3);
+
+        let fault = connect_to_one(&network, "b", &[silent, silent]).await.err().unwrap();
+        let expected = "no answer from [2001:db8::1]:1 within 5.0 s";
+        assert_eq!(fault, LinkFault::Route(expected.into()));
+        let fault = connect_to_one(&network, "b", &[]).await.err().unwrap();
+        assert_eq!(fault, LinkFault::Name("`b` has no address".into()));
     }
 
     async fn listener() -> (TcpListener, Address) {

@@ -1,6 +1,6 @@
 //! Making connections to mirrors: connecting, accepting, authentication, and the settings of QUIC.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -80,6 +80,7 @@ impl Connector {
             sleep(BREATH).await;
         }
 
+        let mut tried = BTreeSet::new();
         loop {
             let address = addresses.borrow_and_update().get(&to).cloned();
             let Some(address) = address else {
@@ -98,7 +99,8 @@ impl Connector {
                 let transport = transport(context, Some(factory.clone()));
                 let answer_max = answer_max(topology);
                 let local = self.endpoint.local_addr().map_err(|error| LinkFault::of_io(&error))?;
-                let at = resolve_for(&address, local).await?;
+                let candidates = resolve_for(&address, local).await?;
+                let at = next_to_try(&candidates, &mut tried);
                 if let Some(detours) = &self.detours {
                     detours.set_connection_address(peer, at);
                 }
@@ -151,7 +153,7 @@ pub(in crate::real) async fn check(
         connecting(&context.credentials, &context.run_context.identity(NodeId::Server(to)));
     tls.alpn_protocols = vec![CHECK.to_vec()];
     let local = endpoint.local_addr().map_err(|error| LinkFault::of_io(&error))?;
-    let at = resolve_for(address, local).await?;
+    let at = resolve_for(address, local).await?[0];
     let connection = dial(&endpoint, at, tls, transport(context, None), ANSWER_MAX).await?;
 
     // The accepting end closes a check with its protocol version.
@@ -231,20 +233,33 @@ async fn dial(
     connected.map_err(|_| silent())?.map_err(|error| fault_of(&error))
 }
 
-/// The address of a host for a socket that is bound to `local`.
+/// The first of some addresses that was not tried since all of them were. A name may have them in another order each time.
+fn next_to_try(candidates: &[SocketAddr], tried: &mut BTreeSet<SocketAddr>) -> SocketAddr {
+    tried.retain(|address| candidates.contains(address));
+    let untried = candidates.iter().find(|address| !tried.contains(*address));
+    let at = untried.copied().unwrap_or_else(|| {
+        tried.clear();
+        candidates[0]
+    });
+    tried.insert(at);
+    at
+}
+
+/// The addresses of a host for a socket that is bound to `local`, at least one.
 pub(super) async fn resolve_for(
     address: &Address,
     local: SocketAddr,
-) -> Result<SocketAddr, LinkFault> {
-    let candidates = resolve(address).await?;
-    let reachable = candidates.iter().find(|candidate| candidate.is_ipv4() == local.is_ipv4());
-    reachable.copied().ok_or_else(|| {
+) -> Result<Vec<SocketAddr>, LinkFault> {
+    let mut candidates = resolve(address).await?;
+    candidates.retain(|candidate| candidate.is_ipv4() == local.is_ipv4());
+    if candidates.is_empty() {
         let family = if local.is_ipv4() { "IPv4" } else { "IPv6" };
-        LinkFault::Route(format!(
+        return Err(LinkFault::Route(format!(
             "`{}` has no {family} address, expected one because this node uses {family}",
             address.host
-        ))
-    })
+        )));
+    }
+    Ok(candidates)
 }
 
 /// An endpoint of an address's family, for a check.
@@ -461,3 +476,23 @@ const SHARDS: usize = 1;
 const INITIAL_MTU: u16 = 1200;
 
 const _: () = assert!(DATAGRAM_BYTES_MAX >= INITIAL_MTU as u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn all_addresses_of_a_name_are_tried_in_turn_in_whatever_order_it_has_them() {
+        let [one, other, new] = ["10.0.0.1:7", "10.0.0.2:7", "10.0.0.3:7"].map(at);
+        let mut tried = BTreeSet::new();
+        let mut next = |candidates: &[SocketAddr]| next_to_try(candidates, &mut tried);
+        assert_eq!([next(&[one, other]), next(&[other, one])], [one, other]);
+        assert_eq!([next(&[one, other]), next(&[one, other])], [one, other]);
+        assert_eq!([next(&[one, new]), next(&[one, new])], [new, one]);
+        assert_eq!([next(&[one]), next(&[one])], [one, one]);
+    }
+}

@@ -129,9 +129,9 @@ impl Detours {
                 continue;
             }
             match resolve_for(address, local).await {
-                Ok(at) => {
+                Ok(candidates) => {
                     resolved.insert(peer, address.clone());
-                    self.socket.paths().set_listen_address(peer, Some(at));
+                    self.socket.paths().set_listen_address(peer, candidates.first().copied());
                 }
                 Err(_) => all_known = false,
             }

@@ -222,11 +222,7 @@ impl Membership {
         let named = self.run_context.plan.deployment.server(id.dc, id.shard.index());
         match (named, listens) {
             (Some(named), _) => Some(named.to_string()),
-            // A server that listens on all addresses is reached at the address that it connected from.
-            (None, Some(at)) if at.ip().is_unspecified() => {
-                Some(SocketAddr::new(from.ip(), at.port()).to_string())
-            }
-            (None, at) => at.map(|at| at.to_string()),
+            (None, at) => at.map(|at| reached_at(at, from).to_string()),
         }
     }
 
@@ -338,6 +334,16 @@ impl Membership {
     }
 }
 
+/// Where a server is reached that listens at an address and has connected from another: if it listens on all addresses, at the
+/// one that it has connected from.
+fn reached_at(listens: SocketAddr, from: SocketAddr) -> SocketAddr {
+    match listens.ip().is_unspecified() {
+        // A listener for both families has IPv4 addresses in the form of IPv6, which sockets of IPv4 cannot reach.
+        true => SocketAddr::new(from.ip().to_canonical(), listens.port()),
+        false => listens,
+    }
+}
+
 /// The process of a node that connects, and the answer to it: its incarnation, if it is a server that begins.
 fn process_of(
     coordinator: &mut ClusterCoordinator,
@@ -377,6 +383,19 @@ mod tests {
     use gaia_core::types::DcId;
 
     const WORKER: NodeId = NodeId::Worker(WorkerId { dc: DcId(0), index: 0 });
+
+    #[test]
+    fn a_server_that_listens_on_all_addresses_is_reached_where_it_has_connected_from() {
+        let check = |listens: &str, from: &str, expected: &str| {
+            let found = reached_at(listens.parse().unwrap(), from.parse().unwrap());
+            assert_eq!(found.to_string(), expected, "{listens}, {from}");
+        };
+        check("0.0.0.0:7", "10.0.0.1:9", "10.0.0.1:7");
+        check("[::]:7", "[2001:db8::1]:9", "[2001:db8::1]:7");
+        // The coordinator listens for both families.
+        check("0.0.0.0:7", "[::ffff:10.0.0.1]:9", "10.0.0.1:7");
+        check("10.0.0.2:7", "10.0.0.1:9", "10.0.0.2:7");
+    }
 
     #[tokio::test]
     async fn a_node_that_runs_twice_is_named_and_does_not_fill_the_log() {

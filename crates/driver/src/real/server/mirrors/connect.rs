@@ -1,7 +1,7 @@
 //! Making connections to mirrors: connecting, accepting, authentication, and the settings of QUIC.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -250,8 +250,7 @@ pub(super) async fn resolve_for(
     address: &Address,
     local: SocketAddr,
 ) -> Result<Vec<SocketAddr>, LinkFault> {
-    let mut candidates = resolve(address).await?;
-    candidates.retain(|candidate| candidate.is_ipv4() == local.is_ipv4());
+    let candidates = reachable_from(local, &resolve(address).await?);
     if candidates.is_empty() {
         let family = if local.is_ipv4() { "IPv4" } else { "IPv6" };
         return Err(LinkFault::Route(format!(
@@ -262,15 +261,30 @@ pub(super) async fn resolve_for(
     Ok(candidates)
 }
 
+/// Those of some addresses that a socket bound to `local` reaches. One for all addresses of IPv6 is also for those of IPv4, in the
+/// form in which packets from there arrive.
+fn reachable_from(local: SocketAddr, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let of_family = addresses.iter().filter(|address| address.is_ipv4() == local.is_ipv4());
+    let of_family: Vec<_> = of_family.copied().collect();
+    if !of_family.is_empty() || local.ip() != Ipv6Addr::UNSPECIFIED {
+        return of_family;
+    }
+    let mapped = addresses.iter().map(|address| match address.ip() {
+        IpAddr::V4(ip) => (ip.to_ipv6_mapped(), address.port()).into(),
+        IpAddr::V6(_) => *address,
+    });
+    mapped.collect()
+}
+
 /// An endpoint of an address's family, for a check.
 async fn dialling_endpoint(address: &Address) -> Result<Endpoint, LinkFault> {
     let first = resolve(address).await?.into_iter().next();
     let first =
         first.ok_or_else(|| LinkFault::Name(format!("`{}` has no address", address.host)))?;
     let any: SocketAddr = match first.ip() {
-        std::net::IpAddr::V4(ip) if ip.is_loopback() => ([127, 0, 0, 1], 0).into(),
-        std::net::IpAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
-        std::net::IpAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+        IpAddr::V4(ip) if ip.is_loopback() => ([127, 0, 0, 1], 0).into(),
+        IpAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     Endpoint::client(any).map_err(|error| LinkFault::of_io(&error))
 }
@@ -479,6 +493,9 @@ const _: () = assert!(DATAGRAM_BYTES_MAX >= INITIAL_MTU as u64);
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
+    use super::super::test_endpoints::{client_config, credentials, server_config};
     use super::*;
 
     fn at(text: &str) -> SocketAddr {
@@ -494,5 +511,41 @@ mod tests {
         assert_eq!([next(&[one, other]), next(&[one, other])], [one, other]);
         assert_eq!([next(&[one, new]), next(&[one, new])], [new, one]);
         assert_eq!([next(&[one]), next(&[one])], [one, one]);
+    }
+
+    #[test]
+    fn a_socket_of_both_families_reaches_a_host_that_has_one_of_them() {
+        let [v4, other_v4, v6] = ["10.0.0.1:7", "10.0.0.2:7", "[2001:db8::1]:7"].map(at);
+        let mapped = at("[::ffff:10.0.0.1]:7");
+        let check = |local: &str, addresses: &[SocketAddr], expected: &[SocketAddr]| {
+            assert_eq!(reachable_from(at(local), addresses), expected, "{local}, {addresses:?}");
+        };
+        check("0.0.0.0:1", &[v6, v4, other_v4], &[v4, other_v4]);
+        check("[::]:1", &[v4, v6], &[v6]);
+        check("[::]:1", &[v4], &[mapped]);
+        check("[::1]:1", &[v4], &[]);
+        check("0.0.0.0:1", &[v6], &[]);
+    }
+
+    /// Detours find a mirror by the address of its connection.
+    #[tokio::test]
+    async fn packets_of_ipv4_arrive_from_the_address_that_a_socket_of_both_families_sends_to() {
+        if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+            println!("skipped: this machine has no IPv6");
+            return;
+        }
+        let both = credentials(&["a", "b"]);
+        let [a, b] = &both[..] else { unreachable!() };
+        let server = Endpoint::server(server_config(a, &both[1..]), at("127.0.0.1:0")).unwrap();
+        let client = Endpoint::client((Ipv6Addr::UNSPECIFIED, 0).into()).unwrap();
+        let found = [server.local_addr().unwrap()];
+        let to = reachable_from(client.local_addr().unwrap(), &found)[0];
+
+        let config = client_config(b, a, TransportConfig::default());
+        let connecting = client.connect_with(config, to, SERVER_NAME).unwrap();
+        let accepting = async { server.accept().await.unwrap().await };
+        let (connected, accepted) = tokio::join!(connecting, accepting);
+        assert!(accepted.is_ok());
+        assert_eq!(connected.unwrap().remote_address(), to);
     }
 }

@@ -1,6 +1,7 @@
 //! A connection over TCP, with or without TLS, that carries messages in both directions.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -221,8 +222,8 @@ impl Reader {
         Self { memory, ..self }
     }
 
-    /// The next message, of at most `bytes_max` bytes for its kind. Fails if no frame of it arrives within
-    /// `silence_max`. Not cancel safe.
+    /// The next message, of at most `bytes_max` bytes for its kind. Fails if nothing arrives within `silence_max`, however long
+    /// the message takes. Not cancel safe.
     pub(in crate::real) async fn next(
         &mut self,
         bytes_max: impl Fn(LanKind) -> usize,
@@ -230,11 +231,11 @@ impl Reader {
     ) -> Result<Received, ChannelError> {
         loop {
             let Self { half, gathering, memory, proof } = self;
-            let arriving = gather_frame(half, gathering, &bytes_max, || memory.take());
+            let mut arriving = Arriving { half, silence_max };
             let gathered = tokio::select! {
                 biased;
                 refusal = revoked(proof) => Err(ChannelError::Other(refusal.to_string())),
-                gathered = within_if_some(silence_max, arriving) => gathered,
+                gathered = arriving.gather_frame(gathering, &bytes_max, || memory.take()) => gathered,
             };
             if let Some((kind, body)) = gathered? {
                 memory.remember(&body);
@@ -281,16 +282,6 @@ async fn revoked(proof: &mut Option<Proof>) -> Refusal {
     }
 }
 
-async fn within_if_some<T>(
-    time_max: Option<Duration>,
-    awaited: impl Future<Output = Result<T, ChannelError>>,
-) -> Result<T, ChannelError> {
-    match time_max {
-        Some(most) => within(most, awaited).await,
-        None => awaited.await,
-    }
-}
-
 /// The result of a future, or an error after a timeout.
 async fn within<T, E: Into<ChannelError>>(
     time_max: Duration,
@@ -302,21 +293,49 @@ async fn within<T, E: Into<ChannelError>>(
     }
 }
 
-/// Reads a frame into the memory of its message. Returns the message that it completes, if any.
-async fn gather_frame(
-    half: &mut ReadHalf<Box<dyn Stream>>,
-    gathering: &mut Gathering,
-    bytes_max: impl Fn(LanKind) -> usize,
-    spare: impl FnOnce() -> Vec<f32>,
-) -> Result<Option<Received>, ChannelError> {
-    let mut envelope = [0; ENVELOPE_BYTES];
-    let first = half.read(&mut envelope).await?;
-    if first == 0 {
-        return Err(ChannelError::Closed);
+/// Bytes that arrive, each within some time of the one before.
+struct Arriving<'r> {
+    half: &'r mut ReadHalf<Box<dyn Stream>>,
+    silence_max: Option<Duration>,
+}
+
+impl Arriving<'_> {
+    /// Reads a frame into the memory of its message. Returns the message that it completes, if any.
+    async fn gather_frame(
+        &mut self,
+        gathering: &mut Gathering,
+        bytes_max: impl Fn(LanKind) -> usize,
+        spare: impl FnOnce() -> Vec<f32>,
+    ) -> Result<Option<Received>, ChannelError> {
+        let mut envelope = [0; ENVELOPE_BYTES];
+        let first = self.read(&mut envelope).await?;
+        if first == 0 {
+            return Err(ChannelError::Closed);
+        }
+        self.read_exact(&mut envelope[first..]).await?;
+        self.read_exact(gathering.begin_frame(&envelope, bytes_max, spare)?).await?;
+        Ok(gathering.finish_frame()?)
     }
-    half.read_exact(&mut envelope[first..]).await?;
-    half.read_exact(gathering.begin_frame(&envelope, bytes_max, spare)?).await?;
-    Ok(gathering.finish_frame()?)
+
+    async fn read_exact(&mut self, mut unread: &mut [u8]) -> Result<(), ChannelError> {
+        while !unread.is_empty() {
+            let bytes = self.read(unread).await?;
+            if bytes == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            unread = &mut unread[bytes..];
+        }
+        Ok(())
+    }
+
+    /// Reads what is there, and waits for it if there is nothing.
+    async fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ChannelError> {
+        let reading = self.half.read(buffer);
+        match self.silence_max {
+            Some(silence_max) => within(silence_max, reading).await,
+            None => Ok(reading.await?),
+        }
+    }
 }
 
 impl Writer {
@@ -362,7 +381,6 @@ const UNREAD_BYTES_MAX: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::path::Path;
 
     use tokio::io::duplex;
@@ -370,7 +388,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::real::connections::message::Purpose;
+    use crate::real::connections::message::{MESSAGE_BYTES_MAX, Purpose};
     use crate::real::environment::{Datagrams, Later, Listener, Machine};
     use gaia_checkpoint::{CheckpointError, LogDisk};
     use gaia_core::types::NodeId;
@@ -451,6 +469,30 @@ mod tests {
         assert_eq!(fault, LinkFault::Route(expected.into()));
         let fault = connect_to_one(&network, "b", &[]).await.err().unwrap();
         assert_eq!(fault, LinkFault::Name("`b` has no address".into()));
+    }
+
+    /// The whole message is one frame.
+    #[tokio::test(start_paused = true)]
+    async fn a_message_arrives_however_slow_its_connection_is_unless_nothing_arrives() {
+        let (mut near, far) = duplex(64 << 10);
+        let mut reader = Channel::new(Box::new(far), None).reader;
+        let silence_max = Duration::from_secs(10);
+        let body = vec![7_u8; 400];
+        let mut bytes = Vec::new();
+        encode_lan(LanKind::Copy, &body.clone().into(), &mut bytes);
+        let sending = async {
+            for byte in &bytes {
+                near.write_all(&[*byte]).await.unwrap();
+                tokio::time::advance(silence_max / 2).await;
+            }
+            near
+        };
+        let (received, _open) =
+            tokio::join!(reader.next(|_| MESSAGE_BYTES_MAX, Some(silence_max)), sending);
+        assert_eq!(*received.unwrap().1, body[..]);
+
+        let silent = reader.next(|_| MESSAGE_BYTES_MAX, Some(silence_max)).await.map(drop);
+        assert!(matches!(silent, Err(ChannelError::Silent(10))), "{silent:?}");
     }
 
     async fn listener() -> (TcpListener, Address) {

@@ -33,6 +33,10 @@ pub enum Logging {
     },
 }
 
+/// The most bytes of an entry that a log takes. A checkpoint is in the place of a longer one of a data center's own nodes, where
+/// entries may be left out.
+pub const ENTRY_BYTES_MAX: u64 = 1 << 31;
+
 /// What may wait for an entry to be on disk, and what it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryKind {
@@ -53,6 +57,7 @@ pub(super) struct Position(u64);
 #[derive(Debug)]
 pub(super) struct LogBuffer {
     logging: Logging,
+    entry_bytes_max: u64,
     /// The entries to write: up to the latest prompt one, and those after it.
     waiting: Vec<Bytes>,
     /// How many of these are up to the latest prompt one.
@@ -88,6 +93,7 @@ impl LogBuffer {
     pub(super) fn new(logging: Logging) -> Self {
         Self {
             logging,
+            entry_bytes_max: ENTRY_BYTES_MAX,
             waiting: Vec::new(),
             prompt_count: 0,
             deferred_bytes: 0,
@@ -230,6 +236,7 @@ impl LogBuffer {
         };
         let deferred_bytes = self.deferred_bytes;
         let room = self.bytes_max().map_or(u64::MAX, |most| most.saturating_sub(deferred_bytes));
+        let room = room.min(self.entry_bytes_max);
         // What is left out is not encoded.
         let is_too_much = is_deferred(bytes) && (self.leaves_out || bytes > room);
         if self.gap_after.is_some() || is_too_much {
@@ -323,6 +330,19 @@ mod tests {
         log.synced();
         assert!(!log.is_settled() && !log.needs_checkpoint());
         assert_eq!((log.take().len(), log.waiting()), (1, 1));
+    }
+
+    #[test]
+    fn a_checkpoint_takes_the_place_of_an_entry_that_is_too_long_for_a_log() {
+        for known_bytes in [0, 200] {
+            let mut log = LogBuffer { entry_bytes_max: 199, ..buffer(1 << 20) };
+            log.push(&"a".repeat(150), EntryKind::Local, 0);
+            assert!(!log.has_gap());
+            log.push(&bulky(), EntryKind::Local, known_bytes);
+            assert!(log.has_gap() && log.take().is_empty());
+            log.push(&"leaves", EntryKind::Prompt, 0);
+            assert!(log.needs_checkpoint());
+        }
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub use durable_server::Output;
 pub use entry::{Entry, Input, WorkerEntry};
 pub use error::{MessageError, RecoveryError};
 pub use ledger::{Account, Ledger};
-pub use log_buffer::Logging;
+pub use log_buffer::{ENTRY_BYTES_MAX, Logging};
 pub use recovering_server::RecoveringServer;
 pub use recovering_worker::RecoveringWorker;
 pub use server::RecoverableServer;

@@ -17,7 +17,9 @@ use gaia_checkpoint::{LogConfig, NodeStore, NodeStoreConfig, Recovered, WrittenC
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
 use gaia_core::log::Owner;
-use gaia_core::recovery::{Logging, RecoveringServer, RecoveringWorker, RecoveryError};
+use gaia_core::recovery::{
+    ENTRY_BYTES_MAX, Logging, RecoveringServer, RecoveringWorker, RecoveryError,
+};
 use gaia_core::types::{Clock, Seed, State};
 use gaia_telemetry::NodeMeter;
 
@@ -332,5 +334,5 @@ const CHECKPOINTS_PER_PATIENCE: u32 = 20;
 
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// Larger than any entry. It bounds the allocation for a damaged length.
-const RECORD_BYTES_MAX: usize = 1 << 31;
+/// It bounds the allocation for a damaged length.
+const RECORD_BYTES_MAX: usize = ENTRY_BYTES_MAX as usize;

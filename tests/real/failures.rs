@@ -209,6 +209,32 @@ fn a_server_whose_disk_is_full_ends_and_goes_on_where_it_has_room() {
     is_as_if_nothing_failed(&run.ends(nodes), clocks, text);
 }
 
+/// Its nodes train on without it, as after a kill.
+#[test]
+fn a_coordinator_whose_disk_is_full_ends_alone_and_goes_on_where_it_has_room() {
+    let names = ["north", "south"];
+    let clocks = 120;
+    let text = |clocks| in_step_over(&names, clocks);
+    let mut run = Bare::telling(&text(clocks), &names);
+    let mut nodes: Vec<Node> = names.map(|dc| run.server(dc, "127.0.0.1:0")).into();
+    nodes.extend(names.map(|dc| run.worker(dc)));
+    let _limit = Limit::on(&[&run.conductor, &nodes[0], &nodes[1]]);
+    run.goes_on(1);
+    // Nothing is written where a folder has the name of the draft.
+    let draft = run.bench.path("decided/coordinator.part");
+    while fs::create_dir(&draft).is_err() {
+        std::thread::yield_now();
+    }
+
+    let Bare { bench, coordinator, conductor } = run;
+    let (code, said) = conductor.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("coordinator.part cannot be written"), "{said}");
+    fs::remove_dir(&draft).unwrap();
+    let conductor = telling(&bench, &coordinator);
+    is_as_if_nothing_failed(&Bare { bench, coordinator, conductor }.ends(nodes), clocks, text);
+}
+
 /// Room for the log of some clocks, and not for that of a run.
 const SMALL_DISK_BLOCKS: u64 = 64;
 

@@ -105,7 +105,8 @@ impl Channel {
         hello: &Hello,
     ) -> Result<Self, LinkFault> {
         let candidates = resolve(address).await?;
-        let stream = connect_to_one(environment, &address.host, &candidates).await?;
+        let connect = |candidate| environment.connect(candidate);
+        let stream = connect_to_one(connect, &address.host, &candidates).await?;
         Self::greet(stream, tls, hello).await
     }
 
@@ -254,15 +255,15 @@ impl Reader {
 
 /// Opens a stream to the first address of a host that takes it. Each has an equal share of the time, so that one that does not
 /// answer leaves some to the others.
-async fn connect_to_one(
-    environment: &dyn Environment,
+async fn connect_to_one<S, F: Future<Output = io::Result<S>>>(
+    connect: impl Fn(SocketAddr) -> F,
     host: &str,
     candidates: &[SocketAddr],
-) -> Result<Box<dyn Stream>, LinkFault> {
+) -> Result<S, LinkFault> {
     let share = HANDSHAKE_MAX.div_f64(candidates.len().max(1) as f64);
     let mut fault = LinkFault::Name(format!("`{host}` has no address"));
     for candidate in candidates {
-        fault = match timeout(share, environment.connect(*candidate)).await {
+        fault = match timeout(share, connect(*candidate)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => LinkFault::of_io(&error),
             Err(_) => {
@@ -381,16 +382,13 @@ const UNREAD_BYTES_MAX: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use tokio::io::duplex;
     use tokio::net::{TcpListener, TcpStream};
     use tokio::time::Instant;
 
     use super::*;
     use crate::real::connections::message::{MESSAGE_BYTES_MAX, Purpose};
-    use crate::real::environment::{Datagrams, Later, Listener, Machine};
-    use gaia_checkpoint::{CheckpointError, LogDisk};
+    use crate::real::environment::Machine;
     use gaia_core::types::NodeId;
     use gaia_core::wire::{PROTOCOL_VERSION, encode_lan};
 
@@ -418,56 +416,26 @@ mod tests {
         bytes
     }
 
-    /// A network in which one address takes a connection, and the others do not answer.
-    #[derive(Debug)]
-    struct OneAnswers(SocketAddr);
-
-    impl Environment for OneAnswers {
-        fn listen(&self, _: SocketAddr) -> Later<'_, Box<dyn Listener>> {
-            unreachable!("nobody listens")
-        }
-
-        fn connect(&self, to: SocketAddr) -> Later<'_, Box<dyn Stream>> {
-            Box::pin(async move {
-                if to != self.0 {
-                    std::future::pending::<()>().await;
-                }
-                Ok(Box::new(duplex(1).0) as Box<dyn Stream>)
-            })
-        }
-
-        fn datagrams(&self, _: SocketAddr) -> io::Result<Datagrams> {
-            unreachable!("nobody sends any")
-        }
-
-        fn log(&self, _: &Path) -> Result<Box<dyn LogDisk>, CheckpointError> {
-            unreachable!("nobody keeps any")
-        }
-
-        fn since_epoch(&self) -> Duration {
-            Duration::ZERO
-        }
-
-        fn random(&self) -> io::Result<u64> {
-            Ok(0)
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn an_address_that_does_not_answer_leaves_time_to_the_next_one_of_its_name() {
         let silent: SocketAddr = "[2001:db8::1]:1".parse().unwrap();
         let answering: SocketAddr = ([10, 0, 0, 1], 1).into();
-        let network = OneAnswers(answering);
+        let connect = |to| async move {
+            if to != answering {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        };
         let began = Instant::now();
         let candidates = [silent, answering];
-        let connecting = connect_to_one(&network, "b", &candidates);
+        let connecting = connect_to_one(connect, "b", &candidates);
         let connected = timeout(HANDSHAKE_MAX, connecting).await.expect("in time for a handshake");
         assert!(connected.is_ok() && began.elapsed() < HANDSHAKE_MAX * 2 / 3);
 
-        let fault = connect_to_one(&network, "b", &[silent, silent]).await.err().unwrap();
+        let fault = connect_to_one(connect, "b", &[silent, silent]).await.err().unwrap();
         let expected = "no answer from [2001:db8::1]:1 within 5.0 s";
         assert_eq!(fault, LinkFault::Route(expected.into()));
-        let fault = connect_to_one(&network, "b", &[]).await.err().unwrap();
+        let fault = connect_to_one(connect, "b", &[]).await.err().unwrap();
         assert_eq!(fault, LinkFault::Name("`b` has no address".into()));
     }
 

@@ -304,18 +304,20 @@ fn the_longest_words_about_a_target_are_broken_between_lines() {
     assert!(block.replace('\n', " ").starts_with(said), "{block}");
 }
 
+/// BSP, and ASP on the same WAN with something changed.
+fn bsp_and_another(change: fn(&mut Summary)) -> Vec<(Summary, Vec<Progress>)> {
+    let (mut summary, progress) = sample::run(WAN_ASP);
+    change(&mut summary);
+    vec![sample::run(WAN_BSP), (summary, progress)]
+}
+
 #[test]
 fn runs_that_do_not_train_the_same_are_not_compared() {
-    let other = |change: fn(&mut Summary)| {
-        let (mut summary, progress) = sample::run(WAN_ASP);
-        change(&mut summary);
-        vec![sample::run(WAN_BSP), (summary, progress)]
-    };
     let expect =
         "The runs do not train the same model on the same data: their times are not compared.";
     for runs in [
-        other(|summary| summary.app = "logistic-regression".into()),
-        other(|summary| summary.trained_on = "matrix factorisation of other.csv".into()),
+        bsp_and_another(|summary| summary.app = "logistic-regression".into()),
+        bsp_and_another(|summary| summary.trained_on = "matrix factorisation of other.csv".into()),
     ] {
         let comparison = Comparison::new(runs.clone());
         assert!(comparison.runs.iter().all(|run| run.row.speedup_vs_bsp.is_none()));
@@ -324,22 +326,17 @@ fn runs_that_do_not_train_the_same_are_not_compared() {
         check_verdict(runs, expect);
     }
     check_verdict(
-        other(|summary| summary.trained_on = String::new()),
+        bsp_and_another(|summary| summary.trained_on = String::new()),
         "asp reaches the target 4.18× sooner than bsp",
     );
 }
 
 #[test]
 fn runs_with_other_drivers_or_other_bandwidths_of_a_wan_are_not_compared() {
-    let other = |change: fn(&mut Summary)| {
-        let (mut summary, progress) = sample::run(WAN_ASP);
-        change(&mut summary);
-        vec![sample::run(WAN_BSP), (summary, progress)]
-    };
     let expect = "The runs have different drivers or bandwidths of the same WAN: their times are not compared.";
     for runs in [
-        other(|summary| summary.driver = "emulated".into()),
-        other(|summary| summary.bandwidth_scale *= 2.0),
+        bsp_and_another(|summary| summary.driver = "emulated".into()),
+        bsp_and_another(|summary| summary.bandwidth_scale *= 2.0),
     ] {
         let comparison = Comparison::new(runs.clone());
         assert!(comparison.runs.iter().all(|run| run.row.speedup_vs_bsp.is_none()));

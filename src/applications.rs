@@ -90,7 +90,7 @@ pub fn build_with(
 ) -> Result<Arc<dyn Application>, DataError> {
     let built = applications.build(plan, workers)?;
     match &plan.model.init {
-        Some(file) => gaia_data::initialized(built, file),
+        Some(file) => gaia_data::initialized(built, plan.app.as_ref(), file),
         None => Ok(built),
     }
 }

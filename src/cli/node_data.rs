@@ -11,12 +11,14 @@ use gaia_core::application::Application;
 use gaia_core::types::{DcId, NodeId, messagepack};
 use gaia_data::{DataError, DataSummary, OwnData, PlaceOfData, initialized};
 use gaia_driver::real::{self, RunData, Summary};
+use gaia_ml::apps::AppConfig;
 
 /// What the nodes of a process read.
 pub(super) struct NodeData {
     data: OwnData,
     /// The number of places of data in each data center.
     places: Vec<usize>,
+    app: Option<AppConfig>,
     /// The file that the application starts from.
     init: Option<PathBuf>,
 }
@@ -67,6 +69,7 @@ impl NodeData {
                 plan.evaluate.data.as_deref(),
             )?,
             places: topology.dc_ids().map(|dc| topology.homes_of(dc).len()).collect(),
+            app: plan.app.clone(),
             init: plan.model.init.clone(),
         })
     }
@@ -87,7 +90,7 @@ impl NodeData {
     ) -> Result<Arc<dyn Application>, DataError> {
         let built = self.data.into_application(summaries)?;
         match &self.init {
-            Some(file) => initialized(built, file),
+            Some(file) => initialized(built, self.app.as_ref(), file),
             None => Ok(built),
         }
     }

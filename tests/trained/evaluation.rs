@@ -132,6 +132,33 @@ fn times_and_years_are_learnt_judged_and_learnt_on_from() {
     }
 }
 
+/// A factorisation predicts relative to the mean of the ratings that it is trained on.
+#[test]
+fn a_run_that_starts_from_a_factorisation_predicts_as_it_does_whatever_its_own_ratings() {
+    let bench = Bench::new();
+    for (file, more) in [("train.csv", 0), ("later.csv", 2)] {
+        let row = |user: u64, item: u64| format!("{user},{item},{}\n", more + 1 + (user * item) % 3);
+        let rows = (1..30).flat_map(|user| (0..8).map(move |item| row(user, item)));
+        bench.write(file, "userId,movieId,rating\n".to_owned() + &rows.collect::<String>());
+    }
+    let keys = "rank = 2\ndata = { source = \"movielens\", path = \"train.csv\" }";
+    let first = bench.train("mf", "matrix-factorization", keys);
+    let train = ["train", "mf.toml", "--quiet", "--out", "later", "--init", &first];
+    let settings = ["--set", "app.data.path=later.csv", "--set", "app.learning_rate=1e-6"];
+    bench.gaia(&[&train[..], &settings].concat()).assert().success();
+
+    let [before, after] = ["mf", "later"].map(|run| {
+        let (model, out) = (format!("{run}/model.safetensors"), format!("{run}.csv"));
+        let predict = ["predict", &model, "--data", "train.csv", "--out", &out];
+        bench.gaia(&predict).assert().success();
+        column(&bench.csv(&out), "prediction")
+    });
+    assert_eq!(before.len(), 232);
+    for (before, after) in before.iter().zip(&after) {
+        assert!((before - after).abs() < 1e-3, "{after} after {before}");
+    }
+}
+
 #[test]
 fn a_terminal_shows_the_figures_beside_those_of_the_run() {
     let bench = Bench::new();

@@ -12,6 +12,7 @@ use gaia_core::application::{
     TrivialPredictor,
 };
 use gaia_core::types::{Clock, DcId, Model, ModelLayout, RowSet, Seed};
+use gaia_ml::apps::{AppConfig, MEAN, change_mean};
 use gaia_ml::rescaling::Rescaling;
 use gaia_model::{StateDict, TrainedModel};
 
@@ -25,13 +26,15 @@ struct Initialized {
 
 /// The same application, with the tables of a safetensors file as its initial model. Where tables are tensors of shapes of
 /// their own, such as those of a script, the file has them by these shapes, and may have others beside them. A classifier
-/// whose features are rescaled in another way is turned into the same one of those of the application.
+/// whose features are rescaled in another way is turned into the same one of those of the application, and a factorisation of
+/// ratings with another mean, if it has biases, into one that predicts the same. `config` is that of the application.
 ///
 /// # Errors
 /// [`DataError::Unreadable`] where the file cannot be read. [`DataError::Model`] where it is not the file of a model, or its
 /// tables or their names are not those of the application, with the first that differs.
 pub fn initialized(
     application: Arc<dyn Application>,
+    config: Option<&AppConfig>,
     file: &Path,
 ) -> Result<Arc<dyn Application>, DataError> {
     let (layout, name) = (application.layout(), file.display());
@@ -54,6 +57,14 @@ pub fn initialized(
     let to = Rescaling::take(&mut attachments).unwrap_or_default();
     let mut initial = trained.model(layout, &attachments)?;
     from.convert(&to, &mut initial);
+    if let Some(AppConfig::MatrixFactorization(config)) = config {
+        let means = [&trained.attachments, &attachments].map(|all| all.get(MEAN));
+        if let [Some(Attachment::Floats(from)), Some(Attachment::Floats(to))] = means
+            && let ([from], [to]) = (from.as_slice(), to.as_slice())
+        {
+            change_mean(config, [*from, *to], &mut initial);
+        }
+    }
     let source = name.to_string();
     Ok(Arc::new(Initialized { application, initial, source }))
 }

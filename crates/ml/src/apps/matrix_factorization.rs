@@ -245,6 +245,18 @@ impl MatrixFactorization {
     }
 }
 
+/// Lets a model whose predictions are relative to the mean `from` predict the same relative to `to`: the biases of the users
+/// take the difference. Nothing is changed where the model has no biases.
+pub fn change_mean(config: &MatrixFactorizationConfig, [from, to]: [f32; 2], model: &mut Model) {
+    if !config.bias {
+        return;
+    }
+    let width = config.rank + 1;
+    for user in model.table_mut(USERS).chunks_exact_mut(width) {
+        user[config.rank] += from - to;
+    }
+}
+
 impl Application for MatrixFactorization {
     fn layout(&self) -> &Arc<ModelLayout> {
         &self.shared.layout

@@ -33,7 +33,7 @@ pub use logistic_regression::{
 };
 pub use matrix_factorization::{
     ITEM_NAMES, MEAN, MatrixFactorization, MatrixFactorizationConfig, RatingGenerator,
-    RatingSource, RatingTotals, UNIT, USER_NAMES,
+    RatingSource, RatingTotals, UNIT, USER_NAMES, change_mean,
 };
 pub use network::{CLASSES, INPUT_SHAPE, ImageSource, Network};
 pub use perceptron::{PerceptronConfig, TeacherGenerator, perceptron};

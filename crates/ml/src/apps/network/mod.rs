@@ -2,8 +2,8 @@
 //! network.
 //!
 //! A clock is one step of mini-batch gradient descent: every worker takes the mean gradient of its own
-//! batch, and `−η × gradient ÷ workers` as its delta, so that the workers' deltas add up to one step on the
-//! union of their batches. Momentum is the worker's own, over its own gradients.
+//! batch, and `−η × gradient` times its share of all training examples as its delta, so that the workers' deltas add up to one
+//! step. Momentum is the worker's own, over its own gradients.
 //!
 //! With an adaptive optimizer the model has the squares of all gradients behind the tables of the layers. Where the first
 //! layer is dense, its weights are moved in the standard coordinates of the inputs, whose statistics are the last table.

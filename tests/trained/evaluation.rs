@@ -137,7 +137,8 @@ fn times_and_years_are_learnt_judged_and_learnt_on_from() {
 fn a_run_that_starts_from_a_factorisation_predicts_as_it_does_whatever_its_own_ratings() {
     let bench = Bench::new();
     for (file, more) in [("train.csv", 0), ("later.csv", 2)] {
-        let row = |user: u64, item: u64| format!("{user},{item},{}\n", more + 1 + (user * item) % 3);
+        let row =
+            |user: u64, item: u64| format!("{user},{item},{}\n", more + 1 + (user * item) % 3);
         let rows = (1..30).flat_map(|user| (0..8).map(move |item| row(user, item)));
         bench.write(file, "userId,movieId,rating\n".to_owned() + &rows.collect::<String>());
     }

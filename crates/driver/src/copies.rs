@@ -40,9 +40,13 @@ pub(crate) enum EvaluationData {
 }
 
 impl CopyEvaluations {
-    /// Copies that were evaluated on all data. The run is as good as the copy with the worst objective.
+    /// Copies that were evaluated on all data. The run is as good as the copy with the worst objective, and none is worse than
+    /// one whose objective is no number.
     fn of_worst(copies: Vec<(DcId, Evaluation)>, equal: bool) -> Self {
-        let worst = copies.iter().max_by(|(_, a), (_, b)| a.objective.total_cmp(&b.objective));
+        // Arithmetic makes NaN of either sign, depending on the machine, and those with a sign order below all numbers.
+        let rank = |objective: f64| if objective.is_nan() { f64::INFINITY } else { objective };
+        let worst =
+            copies.iter().max_by(|(_, a), (_, b)| rank(a.objective).total_cmp(&rank(b.objective)));
         let (_, run) = *worst.expect("a run has a data center");
         Self { copies, run, equal, lost: None }
     }
@@ -171,4 +175,19 @@ pub(crate) fn evaluate_values<V: AsRef<[f32]> + Sync>(
 
 fn same_bits(a: &[f32], b: &[f32]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_copy_is_worse_than_one_whose_objective_is_no_number() {
+        for nan in [f64::NAN, -f64::NAN] {
+            let objectives = [0.5, nan, 2.0];
+            let copy = |(dc, objective)| (DcId(dc), Evaluation { objective, metric: 1.0 });
+            let found = CopyEvaluations::of_worst((0..).zip(objectives).map(copy).collect(), false);
+            assert!(found.run.objective.is_nan());
+        }
+    }
 }

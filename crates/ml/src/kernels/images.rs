@@ -67,7 +67,7 @@ pub fn fold(patches: &mut [f32], channels: usize, planes: Planes, side: usize, o
 }
 
 /// Writes the largest value of each window of `side × side` to `output`, and its position in its plane to
-/// `places`; of equal ones the first. Rows and columns that fill no window are left out.
+/// `places`; of equal ones the first, and NaN where there is one. Rows and columns that fill no window are left out.
 ///
 /// # Panics
 ///
@@ -117,6 +117,12 @@ impl<'a> Kernel<(Pooling, &'a [f32], &'a mut [f32], &'a mut [u32])> for LargestO
     }
 }
 
+/// Whether a value is the largest so far. What is no number goes on to the objective, where it is noticed.
+#[inline(always)]
+fn wins(value: f32, best: f32) -> bool {
+    value > best || value.is_nan()
+}
+
 /// One row of windows: `lines` holds the rows that they cover, of which the first begins at `start`.
 #[inline(always)]
 fn largest_of_each(lines: &[f32], side: usize, start: u32, output: &mut [f32], places: &mut [u32]) {
@@ -126,7 +132,7 @@ fn largest_of_each(lines: &[f32], side: usize, start: u32, output: &mut [f32], p
         (*best, *best_place) = (lines[first], start + first as u32);
         for (down, right) in (0..side).flat_map(|down| (0..side).map(move |right| (down, right))) {
             let place = first + down * width + right;
-            if lines[place] > *best {
+            if wins(lines[place], *best) {
                 (*best, *best_place) = (lines[place], start + place as u32);
             }
         }
@@ -163,8 +169,9 @@ fn largest_of_fours<const LANES: usize>(
             ];
 
             for (value, at) in others {
-                place = if value > best { at } else { place };
-                best = if value > best { value } else { best };
+                let wins = wins(value, best);
+                place = if wins { at } else { place };
+                best = if wins { value } else { best };
             }
 
             output[lane] = best;
@@ -173,7 +180,7 @@ fn largest_of_fours<const LANES: usize>(
     }
 }
 
-/// `output ← max(input, 0)`.
+/// `output ← max(input, 0)`, and NaN where the input is.
 pub fn rectify(input: &[f32], output: &mut [f32]) {
     vectorized(RectifyEach, (input, output));
 }
@@ -186,7 +193,7 @@ impl<'a> Kernel<(&'a [f32], &'a mut [f32])> for RectifyEach {
     #[inline(always)]
     fn run((input, output): (&'a [f32], &'a mut [f32])) {
         for (input, output) in input.iter().zip(output) {
-            *output = input.max(0.0);
+            *output = if *input <= 0.0 { 0.0 } else { *input };
         }
     }
 }
@@ -374,6 +381,30 @@ mod tests {
             fold(&mut slope, channels, planes, side, &mut folded);
             let back: f32 = input.iter().zip(&folded).map(|(a, b)| a * b).sum();
             assert!((forth - back).abs() < 1e-3 * (1.0 + forth.abs()), "{forth} {back}");
+        }
+    }
+
+    /// Else a network of several layers that has overflowed would look like one that has learnt nothing.
+    #[test]
+    fn what_is_no_number_stays_so() {
+        let mut rectified = [0.0; 3];
+        rectify(&[f32::NAN, -1.0, 2.0], &mut rectified);
+        assert!(rectified[0].is_nan());
+        assert_eq!(rectified[1..], [0.0, 2.0]);
+
+        for width in [2, 6, 8, 16, 18] {
+            let planes = Planes { height: 2, width };
+            for place in 0..planes.values() {
+                let mut values = numbers(planes.values(), 0.0);
+                values[place] = f32::NAN;
+                let (mut output, mut places) = (vec![0.0; width / 2], vec![0; width / 2]);
+
+                largest_of_windows(&values, planes, 2, &mut output, &mut places);
+
+                let of_window = place % width / 2;
+                assert_eq!(output.iter().position(|value| value.is_nan()), Some(of_window));
+                assert_eq!(places[of_window] as usize, place);
+            }
         }
     }
 

@@ -15,6 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use super::VerbosityFlags;
+use gaia_report::StandardError;
 use gaia_telemetry::TOLD;
 
 /// How an event is written.
@@ -42,7 +43,7 @@ pub(super) fn open_log(flags: &VerbosityFlags, colour: bool) -> Result<(), Strin
         Err(complaint) => (warnings, Err(complaint)),
     };
 
-    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt::layer().with_writer(|| StandardError);
     let log = match flags.log {
         LogFormat::Text => {
             let lines = TextLines { full: Format::default() };

@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 use serde::Serialize;
 
 use super::{Failure, LogFormat, VerbosityFlags};
+use gaia_report::StandardError;
 use gaia_telemetry::TOLD;
 
 /// The two output streams, and how much is written to them.
@@ -51,7 +52,7 @@ impl Terminal {
             LogFormat::Json => tracing::info!(target: TOLD, "{text}"),
             LogFormat::Text if self.quiet => {}
             LogFormat::Text => {
-                let _closed_pipe = writeln!(stderr(), "{text}");
+                let _closed_pipe = writeln!(StandardError, "{text}");
             }
         }
     }
@@ -61,7 +62,7 @@ impl Terminal {
         match self.log {
             LogFormat::Json => tracing::error!(target: TOLD, "{text}"),
             LogFormat::Text => {
-                let _closed_pipe = writeln!(stderr(), "{text}");
+                let _closed_pipe = writeln!(StandardError, "{text}");
             }
         }
     }

@@ -29,7 +29,9 @@ pub use comparison::{CompareRow, ComparedRun, Comparison, ComparisonFile, held, 
 pub use directory::{
     EVENTS, EndedRun, EndedRuns, ProgressLog, ReportError, RunDirectory, RunRecord, to_json,
 };
-pub use live::{DcPlan, Live, LiveMode, LivePage, LivePlan, Recorder, RunsView, Waiting};
+pub use live::{
+    DcPlan, Live, LiveMode, LivePage, LivePlan, Recorder, RunsView, StandardError, Waiting,
+};
 pub use page::LIVE_SCRIPT;
 pub use seeds::{SeededComparison, SeedsFile, Spread, SpreadRow};
 pub use slowdown::Slowdown;

@@ -15,6 +15,7 @@ mod plain;
 mod recorder;
 mod runs;
 mod screen;
+mod standard_error;
 mod waiting;
 
 use std::io::{self, IsTerminal, Stderr};
@@ -24,6 +25,7 @@ pub use board::{DcPlan, LivePlan};
 pub use page::LivePage;
 pub use recorder::Recorder;
 pub use runs::RunsView;
+pub use standard_error::StandardError;
 pub use waiting::Waiting;
 
 use board::Board;

@@ -8,6 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::board::Board;
 use super::screen::state;
+use super::standard_error::redrawn;
 use super::{LiveMode, is_due};
 use crate::text::{fitted, plain};
 
@@ -53,7 +54,9 @@ impl RunsView {
             Face::Screen(lines) => {
                 let style = ProgressStyle::with_template("{msg}");
                 let style = style.expect("the template is constant");
-                LineFace::Screen(lines.add(ProgressBar::new_spinner().with_style(style)))
+                let bar = lines.add(ProgressBar::new_spinner().with_style(style));
+                redrawn(&bar);
+                LineFace::Screen(bar)
             }
             Face::Lines => LineFace::Lines { shown: Some(Instant::now()) },
             Face::Quiet => LineFace::Quiet,

@@ -6,6 +6,7 @@ use console::{Alignment, Style, Term, pad_str};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::board::{Board, DcBoard};
+use super::standard_error::redrawn;
 use crate::text::numbers;
 use crate::text::{fitted, plain};
 
@@ -16,10 +17,14 @@ pub(super) struct Screen {
 
 impl Screen {
     pub(super) fn new() -> Self {
+        Self::on(ProgressDrawTarget::stderr_with_hz(10))
+    }
+
+    fn on(terminal: ProgressDrawTarget) -> Self {
         let style = ProgressStyle::with_template("{msg}").expect("the template is constant");
-        let target = ProgressDrawTarget::stderr_with_hz(10);
-        let text = ProgressBar::with_draw_target(None, target).with_style(style);
+        let text = ProgressBar::with_draw_target(None, terminal).with_style(style);
         text.enable_steady_tick(REDRAW_EVERY);
+        redrawn(&text);
         Self { text }
     }
 
@@ -107,8 +112,13 @@ const REDRAW_EVERY: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
-    use console::measure_text_width;
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
 
+    use console::measure_text_width;
+    use indicatif::TermLike;
+
+    use super::super::StandardError;
     use super::super::board::{DcPlan, LivePlan};
     use super::*;
     use gaia_telemetry::{DcProgress, Progress};
@@ -203,5 +213,115 @@ mod tests {
         }
         board.on_given_back("ireland/worker-1");
         assert!(!check(&board, 24, 80).contains("taken over"));
+    }
+
+    /// A terminal of 80 columns in memory.
+    #[derive(Clone, Debug, Default)]
+    struct Page(Arc<Mutex<Cells>>);
+
+    /// What it shows, and where its cursor is.
+    #[derive(Debug, Default)]
+    struct Cells {
+        lines: Vec<Vec<char>>,
+        row: usize,
+        column: usize,
+    }
+
+    impl Page {
+        fn text(&self) -> String {
+            let page = self.0.lock().unwrap();
+            let lines = page.lines.iter().map(|line| line.iter().collect::<String>());
+            lines.map(|line| line.trim_end().to_owned() + "\n").collect()
+        }
+
+        /// Moves the cursor to the row and column that a function makes of those where it is.
+        fn go(&self, place: impl FnOnce(usize, usize) -> (usize, usize)) -> io::Result<()> {
+            let Cells { row, column, .. } = &mut *self.0.lock().unwrap();
+            (*row, *column) = place(*row, *column);
+            Ok(())
+        }
+    }
+
+    impl TermLike for Page {
+        fn width(&self) -> u16 {
+            80
+        }
+
+        fn move_cursor_up(&self, rows: usize) -> io::Result<()> {
+            self.go(|row, column| (row.saturating_sub(rows), column))
+        }
+
+        fn move_cursor_down(&self, rows: usize) -> io::Result<()> {
+            self.go(|row, column| (row + rows, column))
+        }
+
+        fn move_cursor_right(&self, columns: usize) -> io::Result<()> {
+            self.go(|row, column| (row, column + columns))
+        }
+
+        fn move_cursor_left(&self, columns: usize) -> io::Result<()> {
+            self.go(|row, column| (row, column.saturating_sub(columns)))
+        }
+
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)?;
+            self.go(|row, _| (row + 1, 0))
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            let Cells { lines, row, column } = &mut *self.0.lock().unwrap();
+            for c in console::strip_ansi_codes(text).chars() {
+                // The cursor leaves a full line when the next character is written.
+                if *column == 80 {
+                    (*row, *column) = (*row + 1, 0);
+                }
+                if c == '\r' {
+                    *column = 0;
+                    continue;
+                }
+                let (rows, columns) = (lines.len().max(*row + 1), *column + 1);
+                lines.resize(rows, Vec::new());
+                let line = &mut lines[*row];
+                line.resize(line.len().max(columns), ' ');
+                line[*column] = c;
+                *column += 1;
+            }
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            let Cells { lines, row, column } = &mut *self.0.lock().unwrap();
+            if let Some(line) = lines.get_mut(*row) {
+                line.clear();
+            }
+            *column = 0;
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_of_the_log_stays_above_what_is_redrawn() {
+        let page = Page::default();
+        let screen = Screen::on(ProgressDrawTarget::term_like(Box::new(page.clone())));
+        let mut board = board(&["virginia", "ireland"]);
+        screen.show(&board);
+        let lost = "tokyo";
+        writeln!(StandardError, "{lost} is lost").unwrap();
+        writeln!(StandardError, "two lines\nof a note").unwrap();
+        board.on_taken_over("ireland/worker-1", "ireland/worker-0");
+        screen.show(&board);
+        screen.text.tick();
+
+        let text = page.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[..3], ["tokyo is lost", "two lines", "of a note"], "{text}");
+        assert_eq!(lines[3], "movielens: asp over gaia-2016-ec2-all", "{text}");
+        assert_eq!(text.matches("movielens: asp").count(), 1, "{text}");
+        screen.clear();
+        assert!(!page.text().contains("movielens"), "{}", page.text());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::LiveMode;
+use super::standard_error::redrawn;
 
 /// A line on a terminal that says what is waited for, and for how long. It is cleared when it is dropped.
 pub struct Waiting(Option<ProgressBar>);
@@ -19,6 +20,7 @@ impl Waiting {
             let bar = ProgressBar::with_draw_target(None, target).with_style(style);
             bar.set_message(what);
             bar.enable_steady_tick(REDRAW_EVERY);
+            redrawn(&bar);
             bar
         });
         Self(bar)

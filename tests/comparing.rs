@@ -552,3 +552,31 @@ fn a_slowdown_that_cannot_be_had_is_refused_with_what_can() {
     let said = refused(&["--slowdown", "1"]);
     assert!(said.contains("expected a number above 1, at most 10000"), "{said}");
 }
+
+#[test]
+fn an_out_that_cannot_be_used_is_refused_before_a_choice_a_fit_or_data() {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("thesis")).unwrap();
+    fs::write(place.path().join("thesis/thesis.tex"), "years of work").unwrap();
+    let check = |arguments: &str, expect: &str| {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let (code, printed, said) = gaia(place.path(), &arguments);
+        assert_eq!((code, printed.as_str()), (2, ""), "{said}");
+        assert!(said.starts_with("error: ") && said.contains(expect), "{arguments:?}: {said}");
+    };
+    let auto = "run.toml --set sync.remote={model='auto'}";
+    let refused = "thesis: not empty, expected a new or an empty directory";
+    for resume in ["", " --resume auto"] {
+        check(&format!("train {auto} --out thesis{resume}"), refused);
+        check(&format!("train {auto} --seeds 2 --out thesis{resume}"), refused);
+        check(&format!("compare run.toml --slowdown 4 --out thesis{resume}"), refused);
+    }
+
+    // A command that fails for something else leaves no directory, and none that it has not made is removed.
+    fs::create_dir(place.path().join("empty")).unwrap();
+    for out in ["new", "empty"] {
+        let absent = "app.data={source='movielens',path='none.csv'}";
+        check(&format!("train run.toml --set {absent} --out {out}"), "none.csv");
+    }
+    assert!(!place.path().join("new").exists() && place.path().join("empty").is_dir());
+}

@@ -170,6 +170,19 @@ fn what_cannot_be_shown_is_said_before_the_run() {
         &["train", "run.toml", "--out", "out", "--live", &port],
         &format!("--live: cannot listen on 127.0.0.1:{port}: "),
     );
+    // Before the remote model is chosen, and before a slowdown is fitted: each is said on standard error.
+    let auto = "sync.remote={ model = 'auto' }";
+    let check_at_once = |arguments: &[&str]| {
+        let out =
+            gaia(&folder, arguments).args(["--out", "out", "--live", &port]).output().unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.starts_with("error: --live: cannot listen on"), "{said}");
+        assert!(!folder.path().join("out").exists());
+    };
+    check_at_once(&["train", "run.toml", "--set", auto]);
+    check_at_once(&["compare", "run.toml", "--slowdown", "4", "--driver", "simulated"]);
+
     check(&["train", "--live", "run.toml"], "--live stands after the run file");
     check(
         &["node", "run.toml", "--dc", "north", "--server", "0", "--live"],

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ended::{directory_in, directory_of_runs, ended};
 use super::memory::check_memory;
+use super::out::Claim;
 use super::reading::{ByHomes, waiting_for_data, with_all_data};
 use super::seeds::compare_seeds;
 use super::slowdown::with_slowdown;
@@ -30,6 +31,9 @@ pub(super) fn compare(
     let file = flags.run.read(applications)?;
     // What is wrong with the run file or a flag is said before anything is simulated.
     check_topologies(&ComparisonPlan::new(&file, &flags.remote, &flags.wan)?)?;
+    let out = flags.run.output.out.as_deref();
+    let _claim = Claim::of(out, &flags.ended.resume)?;
+    let page = flags.live.serve(terminal)?;
     let (file, slowdown) = match flags.slowdown {
         None => (file, None),
         Some(asked) => {
@@ -49,7 +53,6 @@ pub(super) fn compare(
     }
     let plan = ComparisonPlan::new(&file, &flags.remote, &flags.wan)?;
     let reference = &plan.reference.plan;
-    let page = flags.live.serve(terminal)?;
     let plans: Vec<&Plan> = plan.plans().collect();
     let built = waiting_for_data(&flags.run.output, || {
         let mut built = ByHomes::default();
@@ -60,7 +63,6 @@ pub(super) fn compare(
     })?;
     let application = built.of(reference);
     check_memory(&plans, application.as_ref(), &flags.run, terminal)?;
-    let out = flags.run.output.out.as_deref();
     let (directory, _sole_use) = directory_of_runs((&flags.ended.resume, out), reference)?;
     let bench = Bench {
         applications,

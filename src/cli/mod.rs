@@ -22,6 +22,7 @@ mod log;
 mod memory;
 mod node;
 mod node_data;
+mod out;
 mod paper;
 mod plan;
 mod predict;

@@ -10,6 +10,7 @@ use super::deciding::decided;
 use super::ended::lacks_evaluations;
 use super::log::name_node;
 use super::memory::check_memory;
+use super::out::Claim;
 use super::reading::waiting_for_data;
 use super::seeds::train_seeds;
 use super::sole_use::{SoleUse, check_is_of};
@@ -40,7 +41,7 @@ pub(super) fn train(
         return train_seeds(flags, *seeds, applications, terminal);
     }
     let file = run.read(applications)?;
-    let plan = decided(file.plan()?, &file, run, applications, terminal)?;
+    let plan = file.plan()?;
     if plan.driver == DriverKind::Real {
         // This process is the coordinator.
         name_node(&labels(&plan, &[NodeId::Coordinator]).join("+"));
@@ -48,6 +49,11 @@ pub(super) fn train(
 
     check_resume(resume, plan.driver)?;
     let out = run.output.out.as_deref();
+    // A choice takes a while, and so does reading the data.
+    let _claim = Claim::of(out, resume)?;
+    let page = live.serve(terminal)?;
+    let plan = decided(plan, &file, run, applications, terminal)?;
+
     let before = match (resume, out) {
         (Resume::Auto, Some(out)) => Before::of(out, &plan)?,
         _ => Before::Unfinished,
@@ -56,7 +62,6 @@ pub(super) fn train(
         return show_again(directory, record, terminal);
     }
 
-    let page = live.serve(terminal)?;
     let application = waiting_for_data(&run.output, || application_of(&plan, &file, applications))?;
     check_memory(&[&plan], application.as_ref(), run, terminal)?;
     let from = match resume {

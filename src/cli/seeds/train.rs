@@ -10,6 +10,7 @@ use crate::applications::Applications;
 use crate::cli::deciding::decided;
 use crate::cli::ended::{directory_in, directory_of_runs, ended};
 use crate::cli::memory::check_memory;
+use crate::cli::out::Claim;
 use crate::cli::train::{Started, application_of, checkpoints, interrupted};
 use crate::cli::{Done, Failure, Resume, Terminal, TrainFlags};
 use gaia_checkpoint::Resumed;
@@ -38,6 +39,8 @@ pub(in crate::cli) fn train_seeds(
 ) -> Result<Done, Failure> {
     let run = &flags.run;
     let files = files_of_seeds(&run.read(applications)?, run, seeds)?;
+    let out = run.output.out.as_deref();
+    let _claim = Claim::of(out, &flags.resume)?;
     // The first seed chooses for all, so that all runs have one remote model.
     let first = decided(files[0].1.plan()?, &files[0].1, run, applications, terminal)?;
     let plans = files.iter().map(|(_, file)| plan_as_decided(file, &first));
@@ -46,7 +49,6 @@ pub(in crate::cli) fn train_seeds(
     let application = |at: usize| application_of(&plans[at], &files[at].1, applications);
     let (read, data) = measured(&run.output, || application(0))?;
     check_memory(&[&first], read.as_ref(), run, terminal)?;
-    let out = run.output.out.as_deref();
     let (directory, _sole_use) = directory_of_runs((&flags.resume, out), &first)?;
     directory.write("run.toml", first.to_toml())?;
     let (interrupted, program) = (interrupted(applications)?, applications.program());

@@ -59,6 +59,27 @@ impl RunDirectory {
         }
     }
 
+    /// Checks that results can be written in a directory, before it is known of which run, and makes it where there is none.
+    /// With `resumes` it may have what a run, or several, have left there.
+    ///
+    /// # Errors
+    /// As [`RunDirectory::create`]; [`ReportError::Io`] where no file can be written in the directory.
+    pub fn claim(path: &Path, resumes: bool) -> Result<(), ReportError> {
+        let directory = Self { path: path.to_owned() };
+        if resumes && directory.holds_results() {
+            // They can be shown again where nothing can be written.
+            return Ok(());
+        }
+        let has_settings = directory.settings().exists() || directory.settings_draft().exists();
+        if !(resumes && (has_settings || directory.checkpoints().is_dir())) {
+            Self::create_at(path)?;
+        }
+
+        let probe = path.join(PROBE);
+        let written = new_file(&probe).and_then(|_| fs::remove_file(&probe));
+        written.map_err(ReportError::io(path, "cannot be written"))
+    }
+
     /// Opens the directory of a run that is to be resumed, or makes it where there is none.
     ///
     /// An existing directory must be empty, hold nothing but checkpoints, hold a run with checkpoints, or one without a summary.
@@ -90,7 +111,7 @@ impl RunDirectory {
             found if found == run_toml => Ok(directory),
             found if found.is_empty() => {
                 // That of a run that was killed before it had written its settings.
-                let draft = directory.path.join(format!(".{RUN_TOML}.part"));
+                let draft = directory.settings_draft();
                 if draft.exists() {
                     fs::remove_file(&draft)
                         .map_err(ReportError::io(&draft, "cannot be deleted"))?;
@@ -346,6 +367,15 @@ impl RunDirectory {
         Ok((noted.slowdown, noted.rows.into_iter().map(|row| row.wan).collect()))
     }
 
+    fn settings(&self) -> PathBuf {
+        self.path.join(RUN_TOML)
+    }
+
+    /// What is left of settings whose writer was killed.
+    fn settings_draft(&self) -> PathBuf {
+        draft(&self.settings())
+    }
+
     /// The directory itself.
     pub fn path(&self) -> &Path {
         &self.path
@@ -474,11 +504,19 @@ impl RunDirectory {
 /// What the names of the directories of seeds begin with.
 const SEED: &str = "seed-";
 
+/// A file that shows that others can be written beside it. It is deleted at once.
+const PROBE: &str = ".gaia.part";
+
+/// Where a file is written before it is renamed.
+fn draft(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.part"))
+}
+
 /// Writes a file under another name in its folder, which is created, and renames it.
 fn write_beside(path: &Path, contents: &[u8]) -> Result<(), ReportError> {
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let draft = folder.join(format!(".{name}.part"));
+    let draft = draft(path);
     let written = fs::create_dir_all(folder)
         .and_then(|()| new_file(&draft)?.write_all(contents))
         .and_then(|()| fs::rename(&draft, path));

@@ -580,3 +580,33 @@ fn an_out_that_cannot_be_used_is_refused_before_a_choice_a_fit_or_data() {
     }
     assert!(!place.path().join("new").exists() && place.path().join("empty").is_dir());
 }
+
+#[cfg(unix)]
+#[test]
+fn an_out_that_cannot_be_made_is_a_wrong_flag() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("file"), "").unwrap();
+    done(place.path(), &["train", "run.toml", "--out", "one", "--quiet"]);
+    let commands = [
+        "train run.toml",
+        "train run.toml --seeds 2",
+        "train run.toml --resume auto",
+        "compare run.toml",
+        "paper --quick",
+        "report one one",
+    ];
+    for command in commands {
+        let arguments: Vec<&str> = command.split(' ').chain(["--out", "file/x"]).collect();
+        let (code, printed, said) = gaia(place.path(), &arguments);
+        assert_eq!((code, printed.as_str()), (2, ""), "{command}: {said}");
+        let cannot = "error: --out: `file/x` cannot be created: Not a directory";
+        assert!(said.starts_with(cannot), "{command}: {said}");
+        let expected = "expected a directory that can be created and written\n";
+        assert!(said.ends_with(expected), "{command}: {said}");
+    }
+
+    let (code, _, said) = gaia(place.path(), &["deploy", "local", "run.toml", "--out", "file/x"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("--out is `file/x`, which cannot be opened: Not a directory"), "{said}");
+    assert!(said.contains("expected a new folder, an empty one"), "{said}");
+}

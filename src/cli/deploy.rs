@@ -144,13 +144,18 @@ pub(super) fn deploy(
 fn certificates(folder: &Path, plan: &Plan, validity: Duration) -> Result<Directory, Failure> {
     let path = folder.join(CERTIFICATES);
     let now = UnixTime::now();
+    let expected = "a new folder, an empty one or that of an earlier deployment";
     let occupied = match fs::read_dir(folder) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(reason) => return Err(Failure::NotWritten { path: folder.into(), reason }),
+        Err(reason) => {
+            return Err(Failure::usage(format!(
+                "--out is `{}`, which cannot be opened: {reason}, expected {expected}",
+                folder.display()
+            )));
+        }
     };
     if occupied && !path.is_dir() {
-        let expected = "a new folder, an empty one or that of an earlier deployment";
         return Err(Failure::usage(format!(
             "--out is `{}`, which holds other files, expected {expected}",
             folder.display()

@@ -1,6 +1,7 @@
 //! Why a verb did not get done.
 
 use std::error::Error;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use gaia_certificates::CertificateError;
@@ -86,6 +87,21 @@ impl Failure {
             EvaluationError::Config(error) => Self::Config(error),
             EvaluationError::Report(error) => error.into(),
             other => Self::Evaluation(other),
+        }
+    }
+
+    /// A directory that cannot be written to. Unless it is a disk that is full, whoever calls has to name another one.
+    pub(crate) fn out(error: ReportError) -> Self {
+        match error {
+            ReportError::Io { path, doing, source }
+                if !matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
+            {
+                Self::usage(format!(
+                    "--out: `{}` {doing}: {source}, expected a directory that can be created and written",
+                    path.display()
+                ))
+            }
+            other => other.into(),
         }
     }
 

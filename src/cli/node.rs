@@ -124,9 +124,10 @@ pub(super) fn node(
     }
     let directory = match &output.out {
         // A coordinator that comes back writes on where it was.
-        Some(out) if options.state.is_some() => RunDirectory::reopen(out)?,
-        out => RunDirectory::create(out.as_deref(), &plan.name)?,
+        Some(out) if options.state.is_some() => RunDirectory::reopen(out),
+        out => RunDirectory::create(out.as_deref(), &plan.name),
     };
+    let directory = directory.map_err(Failure::out)?;
     let _sole_use = SoleUse::of(&directory)?;
     check_is_of(&directory, &plan)?;
     let application = node.application().clone();

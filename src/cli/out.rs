@@ -22,7 +22,7 @@ impl Claim {
     pub(super) fn of(out: Option<&Path>, resume: &Resume) -> Result<Self, Failure> {
         let Some(out) = out else { return Ok(Self { made: None }) };
         let claim = Self { made: (!out.exists()).then(|| out.to_owned()) };
-        RunDirectory::claim(out, *resume != Resume::Never)?;
+        RunDirectory::claim(out, *resume != Resume::Never).map_err(Failure::out)?;
         Ok(claim)
     }
 }

@@ -25,9 +25,10 @@ pub(super) fn paper(flags: &PaperFlags, terminal: &Terminal) -> Result<(), Failu
     request.check(&suite).map_err(Failure::evaluation)?;
     request.check_files(&suite).map_err(Failure::evaluation)?;
     let directory = match (&flags.ended.resume, flags.output.out.as_deref()) {
-        (Resume::Auto, Some(out)) => RunDirectory::reopen_evaluation(out)?,
-        (_, out) => RunDirectory::create(out, "paper")?,
+        (Resume::Auto, Some(out)) => RunDirectory::reopen_evaluation(out),
+        (_, out) => RunDirectory::create(out, "paper"),
     };
+    let directory = directory.map_err(Failure::out)?;
     let _sole_use = SoleUse::of(&directory)?;
     directory.remove_results()?;
     let ended = directory.ended_runs()?;

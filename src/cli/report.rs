@@ -94,7 +94,8 @@ fn set_seeds_side_by_side(
     let comparisons = comparisons.into_iter().map(|(seed, runs)| (seed, Comparison::new(runs)));
     let found = SeededComparison::new(comparisons.collect());
     let run_toml = first.read_run_toml()?;
-    let directory = RunDirectory::create(flags.output.out.as_deref(), "report")?;
+    let directory = RunDirectory::create(flags.output.out.as_deref(), "report");
+    let directory = directory.map_err(Failure::out)?;
     finish_seeds(&directory, &run_toml, &found, terminal)
 }
 
@@ -129,7 +130,8 @@ fn set_side_by_side(
         runs.extend(read_runs(members)?);
     }
     let run_toml = directories[0].read_run_toml()?;
-    let directory = RunDirectory::create(flags.output.out.as_deref(), "report")?;
+    let directory = RunDirectory::create(flags.output.out.as_deref(), "report");
+    let directory = directory.map_err(Failure::out)?;
     finish(&directory, &run_toml, &Comparison::new(runs), terminal)
 }
 

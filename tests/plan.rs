@@ -257,6 +257,35 @@ fn the_command_shows_a_table_a_choice_and_a_block() {
 }
 
 #[test]
+fn an_out_that_is_not_empty_is_refused_before_a_candidate_is_simulated() {
+    let out = tempfile::tempdir().unwrap();
+    std::fs::write(out.path().join("thesis.tex"), "years of work").unwrap();
+    let path = out.path().to_str().unwrap();
+    let ended = gaia(&["plan", "config/run/quickstart.toml", "--budget", "20", "--out", path]);
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("error: ") && said.contains("not empty, expected a new"), "{said}");
+    assert!(!said.contains(" of 17"), "{said}");
+}
+
+/// Nobody knows that the disk is full before the plan is written.
+#[cfg(unix)]
+#[test]
+fn a_plan_that_cannot_be_written_is_shown() {
+    let out = tempfile::tempdir().unwrap();
+    let directory = out.path().join("plan");
+    let limited = r#"trap "" XFSZ; ulimit -f 1; exec "$0" "$@""#;
+    let gaia = assert_cmd::cargo::cargo_bin("gaia");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", limited]).arg(gaia).args(["plan", "config/run/quickstart.toml"]);
+    let ended = command.args(["--budget", "20", "--out"]).arg(&directory).output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("plan.json: cannot be written: "), "{said}");
+    assert!(String::from_utf8(ended.stdout).unwrap().contains("Choose "), "{said}");
+}
+
+#[test]
 fn the_command_shows_how_a_data_center_scales() {
     let ended = gaia(&["plan", "config/run/quickstart.toml", "--scaling"]);
     assert!(ended.status.success());

@@ -1,10 +1,11 @@
 //! `gaia plan`: which remote model a run should have, and what it will cost, before it starts.
 
 use super::memory::check_memory;
+use super::out::Claim;
 use super::reading::{waiting_for_data, with_all_data};
 use super::simulations::simulator;
 use super::training::live_mode;
-use super::{Done, Failure, PlanFlags, Terminal, signals};
+use super::{Done, Failure, PlanFlags, Resume, Terminal, signals};
 use crate::applications::Applications;
 use gaia_planner::{ClockWork, PlannerError, Request, Scaling, Step};
 use gaia_report::plan::{FILE, plan_block, scaling_block};
@@ -22,6 +23,8 @@ pub(super) fn plan(
         return Err(Failure::usage("--target: expected a finite number"));
     }
 
+    let out = flags.run.output.out.as_deref().filter(|_| !flags.scaling);
+    let _claim = Claim::of(out, &Resume::Never)?;
     let read = || with_all_data(&own, &file, applications);
     let application = waiting_for_data(&flags.run.output, read)?;
     terminal.note(&application.describe());
@@ -54,11 +57,12 @@ pub(super) fn plan(
         found => found.map_err(Failure::planning)?,
     };
 
-    if let Some(out) = flags.run.output.out.as_deref() {
-        RunDirectory::create(Some(out), &own.name)?.write(FILE, to_json(&found))?;
-    }
+    // A plan that cannot be written is shown all the same.
     terminal.line(plan_block(&found, Paint::for_stdout()).trim_end());
     terminal.result(&found);
+    if let Some(out) = out {
+        RunDirectory::create(Some(out), &own.name)?.write(FILE, to_json(&found))?;
+    }
     Ok(Done::Whole)
 }
 

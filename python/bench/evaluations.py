@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +50,17 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def crossing(evaluations: Sequence[Reached], target: float, higher_is_better: bool) -> Reached:
-    """The first evaluation at which the mean of the last three has reached the target, or else the last."""
+    """The first evaluation at which the mean of the last three has reached the target, or else the last, with such a mean."""
     sign = 1 if higher_is_better else -1
     for last in range(2, len(evaluations)):
-        mean = statistics.mean(one.metric for one in evaluations[last - 2 : last + 1])
+        mean = mean_of(evaluations[last - 2 : last + 1])
         if sign * mean >= sign * target:
-            one = evaluations[last]
-            return Reached(True, one.step, one.seconds, one.sent_mb, mean)
-    return evaluations[-1] if evaluations else Reached(False, 0, 0.0, 0.0, 0.0)
+            return replace(evaluations[last], is_there=True, metric=mean)
+    return replace(evaluations[-1], metric=mean_of(evaluations[-3:])) if evaluations else Reached(False, 0, 0.0, 0.0, 0.0)
+
+
+def mean_of(evaluations: Sequence[Reached]) -> float:
+    return statistics.mean(one.metric for one in evaluations)
 
 
 def crossings(evaluations: Sequence[Reached], targets: Sequence[float], higher_is_better: bool) -> list[Reached]:

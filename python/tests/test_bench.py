@@ -151,6 +151,16 @@ def test_a_target_is_reached_by_the_mean_of_three_evaluations(evaluations, highe
     assert found.seconds == (reached or len(metrics))
 
 
+def test_a_target_that_is_missed_has_the_mean_that_has_missed_it(evaluations):
+    metrics = (0.95, 0.95, 0.98)
+    judged = [evaluations.Reached(False, 16 * at, float(at), 2.0 * at, metric) for at, metric in enumerate(metrics, start=1)]
+    found = evaluations.crossing(judged, 0.97, True)
+    # The last evaluation alone is beyond the target.
+    assert (found.is_there, found.step, found.metric) == (False, 48, pytest.approx(0.96))
+    assert evaluations.crossing(judged[:2], 0.97, True).metric == pytest.approx(0.95)
+    assert evaluations.crossing([], 0.97, True).metric == 0.0
+
+
 def test_a_result_of_regions_is_judged_where_all_have_judged_it(evaluations, tmp_path):
     names = ["a", "b"]
     for name, seconds, steps in (("a", 100.0, (16, 32)), ("b", 101.0, (16,))):

@@ -4,7 +4,8 @@
     scripts/bench --quick --json | python3 benches/page.py docs/src/performance.md
 
 In the page, `<!-- rows BENCH -->` and `<!-- end -->` enclose the table of a bench, and `<!-- machine -->` and `<!-- end -->`
-what says when and where its rows were measured. What is between them is replaced; tables of benches without rows stay.
+what says when and where its rows were measured. What is between them is replaced; tables of benches without rows stay, and
+benches without a place in the page are named and left out.
 """
 
 from __future__ import annotations
@@ -28,9 +29,14 @@ def main() -> None:
 
 
 def with_rows(page: str, rows: list[dict], machine: str) -> str:
-    """The page with other rows. Ends the program where the page has no place for a bench."""
+    """The page with other rows. Ends the program where the page has a place for none of them."""
+    benches = list(dict.fromkeys(row["bench"] for row in rows))
+    placed = [bench for bench in benches if f"<!-- rows {bench} -->" in page] or benches
+    for bench in benches:
+        if bench not in placed:
+            print(f"left out: {bench}, since the page has no `<!-- rows {bench} -->`", file=sys.stderr)
     page = between(page, "machine", machine)
-    for bench in dict.fromkeys(row["bench"] for row in rows):
+    for bench in placed:
         page = between(page, f"rows {bench}", table(row for row in rows if row["bench"] == bench))
     return page
 

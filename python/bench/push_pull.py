@@ -23,6 +23,7 @@ from pathlib import Path
 import ps_lite
 import tcp_stream
 from gaia_nodes import Region, write_run_file
+from rows import row
 from running import Failed, Processes
 
 STEPS = Path(__file__).with_name("steps.py").resolve()
@@ -104,9 +105,7 @@ def show(name: str, rates: list[float], streams: list[float], as_json: bool) -> 
     ratios = [rate / stream for rate, stream in zip(rates, streams, strict=True)]
     rate, stream, ratio = (statistics.median(each) for each in (rates, streams, ratios))
     if as_json:
-        runs = [round(one, 3) for one in rates]
-        found = {"name": name, "value": round(rate, 3), "unit": "GB/s", "reference": round(stream, 3)}
-        print(json.dumps(found | {"ratio": round(ratio, 3), "runs": runs}), flush=True)
+        print(json.dumps(row("push_pull", name, "GB/s", rates, ("a TCP stream", streams), more_is_better=True)), flush=True)
         return
     spread = f"{min(rates):.2f} to {max(rates):.2f}"
     ratios_spread = f"{min(ratios):.2f} to {max(ratios):.2f}"

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from gaia_nodes import LOOPBACK, start, write_run_file
+from rows import row
 from running import Failed, Processes, free_port
 
 STEPS = Path(__file__).with_name("steps.py").resolve()
@@ -192,12 +193,11 @@ def main() -> int:
     lines = [line for count in arguments.parameters for line in measured(count, chosen, arguments)]
     if arguments.json:
         for line in lines:
-            print(json.dumps({key: line[key] for key in ("name", "value", "unit", "reference", "ratio", "runs")}))
+            print(json.dumps({key: value for key, value in line.items() if key not in ("title", "target")}))
     failed = [line for line in lines if line.get("target") is not None and line["value"] > line["target"]]
     for line in failed if arguments.check else []:
-        passes = line["target"] / line["reference"]
-        allowed = f"expected at most {line['target']:.1f} ms, {passes:.2f} passes"
-        print(f"{line['name']}: {line['value']:.1f} ms, {line['ratio']:.2f} passes, {allowed}", file=sys.stderr)
+        found, allowed = (f"{ms:.1f} ms, {ms / line['reference_value']:.2f} passes" for ms in (line["value"], line["target"]))
+        print(f"{line['name']}: {found}, expected at most {allowed}", file=sys.stderr)
     return 1 if arguments.check and failed else 0
 
 
@@ -275,23 +275,25 @@ def figures(
         of_plain = 0.0 if system.beside is None else statistics.median(values(plain, key))
         return [one - of_plain for one in values(own, key)]
 
-    def named(kind: str, runs: list[float], unit: str, reference: float) -> dict[str, Any]:
+    def named(kind: str, runs: list[float], unit: str, what: str, reference: float) -> dict[str, Any]:
         where = "" if device == "cpu" else f"/{device}"
-        return line(f"{kind}/{system.name}/{parameters / 1e6:g}M{where}", runs, unit, reference) | {"title": system.title}
+        name = f"{kind}/{system.name}/{parameters / 1e6:g}M{where}"
+        return row("sync", name, unit, runs, (what, [reference] * len(runs))) | {"title": system.title}
 
     target = None
     if system.ms_max is not None and parameters >= CHECKED_FROM:
         target = system.ms_max * max(parameters / CHECKED_FROM, reference / PASS_MS)
-    each = "bytes/parameter"
+    each, copy = "bytes/parameter", ("a copy of the parameters", 4.0)
     found = {
-        "sync": named("sync", beyond("cpu_ms"), "ms", reference) | {"target": target},
-        "wall": named("wall", values(own, "wall_ms"), "ms", reference),
-        "memory": named("memory", [one / parameters for one in beyond("peak_bytes")], each, 4.0),
+        "sync": named("sync", beyond("cpu_ms"), "ms", "a pass", reference) | {"target": target},
+        "wall": named("wall", values(own, "wall_ms"), "ms", "a pass", reference),
+        "memory": named("memory", [one / parameters for one in beyond("peak_bytes")], each, *copy),
     }
     if system.has_between:
-        found["between"] = named("between", beyond("between_ms"), "ms", statistics.median(values(plain, "between_ms")))
+        of_plain = statistics.median(values(plain, "between_ms"))
+        found["between"] = named("between", beyond("between_ms"), "ms", "a step of the plain script", of_plain)
     if device != "cpu" and system.beside is not None:
-        found["device"] = named("device", [one / parameters for one in beyond("device_bytes")], each, 4.0)
+        found["device"] = named("device", [one / parameters for one in beyond("device_bytes")], each, *copy)
     return found
 
 
@@ -300,22 +302,15 @@ def values(runs: list[list[dict[str, float]]], key: str) -> list[float]:
     return [statistics.mean(one[key] for one in run) for run in runs]
 
 
-def line(name: str, runs: list[float], unit: str, reference: float) -> dict[str, Any]:
-    value = statistics.median(runs)
-    rounded = [round(one, 3) for one in runs]
-    found = {"name": name, "value": round(value, 3), "unit": unit, "reference": round(reference, 3)}
-    return found | {"ratio": round(value / reference, 3), "runs": rounded}
-
-
 def show(parameters: int, device: str, found_of_each: list[dict[str, dict[str, Any]]]) -> None:
     print(f"\n{parameters:,} parameters, {device}, a process and step; {load()}")
     heads = f"{'cpu ms':>8} {'min':>8} {'max':>8} {'passes':>7} {'target':>7} {'wall ms':>8} {'between':>8} {'bytes/par.':>10}"
     print(f"{'':52} {heads} {'' if device == 'cpu' else f'on {device}':>8}")
     for found in found_of_each:
         time, wall, memory = found["sync"], found["wall"], found["memory"]
-        runs, target = time["runs"], time["target"]
-        passes = f"{time['ratio']:7.2f} {'' if target is None else f'{target:.0f}':>7}"
-        spread = f"{time['value']:8.2f} {min(runs):8.2f} {max(runs):8.2f}"
+        (least, most), target = time["range"], time["target"]
+        passes = f"{time['value'] / time['reference_value']:7.2f} {'' if target is None else f'{target:.0f}':>7}"
+        spread = f"{time['value']:8.2f} {least:8.2f} {most:8.2f}"
         between, on_device = (f"{found[kind]['value']:8.2f}" if kind in found else f"{'':8}" for kind in ("between", "device"))
         print(f"{time['title']:52} {spread} {passes} {wall['value']:8.1f} {between} {memory['value']:10.1f} {on_device}".rstrip())
     print(flush=True)

@@ -38,3 +38,22 @@ def test_a_row_without_a_reference_says_why(page):
 def test_a_bench_without_a_place_in_the_page_is_an_error(page):
     with pytest.raises(SystemExit, match="rows codec"):
         page.with_rows("<!-- machine -->\n<!-- end -->\n", [row()], "")
+
+
+def test_a_bench_without_a_place_is_named_and_left_out_of_a_page_that_has_others(page, capsys):
+    place = "<!-- {} -->\nold\n<!-- end -->\n"
+    new = page.with_rows(place.format("machine") + place.format("rows codec"), [row(), row(bench="sync", name="b")], "")
+    assert "| a | 1.23" in new and "| b |" not in new
+    assert capsys.readouterr().err == "left out: sync, since the page has no `<!-- rows sync -->`\n"
+
+
+def test_rows_of_benches_in_python_are_rows_of_the_page(page, bench_module):
+    python_row = bench_module("rows").row
+    times = python_row("sync", "asp", "ms", [40.0, 20.0, 80.0], ("a pass", [10.0] * 3))
+    assert set(times) == set(row())
+    assert "| asp | 40.0 (20.0 to 80.0) | ms | 0.250 (0.125 to 0.500) | a pass, 10.0 | 3 |\n" in page.table([times])
+    rates = python_row("push_pull", "TLS", "GB/s", [0.5], ("a TCP stream", [2.0]), more_is_better=True)
+    assert "| TLS | 0.500 | GB/s | 0.250 | a TCP stream, 2.00 | 1 |\n" in page.table([rates])
+    # Steps that took no longer than those of the plain script have no ratio.
+    nothing = python_row("sync", "between", "ms", [-0.1], ("a step of the plain script", [3.0]))
+    assert "| ms | – | a step of the plain script | 1 |\n" in page.table([nothing])

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What peers take for a worker's step, measured when a line asks for it.
 
-Reads lines `NAME ARGUMENT...` and answers each with the processor seconds of one unit of work, or with `none WHY` where the
-peer is not installed. One thread. The benchmark `steps` starts it and takes turns with it.
+Reads lines `NAME ARGUMENT...` and answers each with the processor seconds of one unit of work, with `none WHY` where the peer is
+not installed, or with `failed WHY`. One thread. The benchmark `steps` starts it and takes turns with it.
 """
 
 from __future__ import annotations
@@ -151,7 +151,15 @@ def main() -> None:
                 known[line] = prepared(name, arguments)
             print(known[line](), flush=True)
         except (ImportError, OSError) as error:
-            print(f"none {error}", flush=True)
+            print(f"none {reason(error)}", flush=True)
+        # Whatever a library raises, the other peers are still asked.
+        except Exception as error:
+            print(f"failed {reason(error)}", flush=True)
+
+
+def reason(error: Exception) -> str:
+    """What was raised, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 if __name__ == "__main__":

@@ -198,13 +198,19 @@ fn row(
     mut ours: impl FnMut() -> f64,
 ) {
     let (mut values, mut references) = (Vec::new(), Vec::new());
+    let mut reference = peer.to_owned();
     for _ in 0..rows.runs() {
         values.push(scale * ours());
-        references.extend(peers.ask(question).map(|seconds| scale * seconds));
+        match peers.ask(peer, question) {
+            Ok(seconds) => references.push(scale * seconds),
+            Err(why) => reference = why,
+        }
     }
-    let absent = format!("{peer} is not installed");
-    let reference = if references.is_empty() { absent.as_str() } else { peer };
-    rows.print(name, unit, &values, (reference, &references));
+    // Pairs are those of the same turn, so a peer has all turns or none.
+    if references.len() < values.len() {
+        references.clear();
+    }
+    rows.print(name, unit, &values, (&reference, &references));
 }
 
 const STEPS: usize = 20;

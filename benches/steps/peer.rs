@@ -1,6 +1,6 @@
 //! Peers in Python, which answer how long their step takes.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// A process that runs `benches/peers/steps.py`; `None` inside where there is no Python.
@@ -31,13 +31,27 @@ impl Peers {
         }))
     }
 
-    /// Processor seconds of the unit of work that `question` names; `None` where the peer is not installed.
-    pub(crate) fn ask(&mut self, question: &str) -> Option<f64> {
-        let Process { questions, answers, .. } = self.0.as_mut()?;
-        writeln!(questions, "{question}").ok()?;
+    /// Processor seconds of the unit of work that `question` names, or why `peer` does not say.
+    pub(crate) fn ask(&mut self, peer: &str, question: &str) -> Result<f64, String> {
+        let absent = || format!("{peer} is not installed");
+        let process = self.0.as_mut().ok_or_else(absent)?;
+        let answer = process.answer(question);
+        let answer = answer.map_err(|error| format!("{peer} gave no answer: {error}"))?;
+        let answer = answer.trim();
+        match answer.split_once(' ') {
+            Some(("none", _)) => Err(absent()),
+            Some(("failed", why)) => Err(format!("{peer} failed: {why}")),
+            _ => answer.parse().map_err(|_| format!("{peer} gave no answer")),
+        }
+    }
+}
+
+impl Process {
+    fn answer(&mut self, question: &str) -> io::Result<String> {
+        writeln!(self.questions, "{question}")?;
         let mut answer = String::new();
-        answers.read_line(&mut answer).ok()?;
-        answer.trim().parse().ok()
+        self.answers.read_line(&mut answer)?;
+        Ok(answer)
     }
 }
 

@@ -1,9 +1,11 @@
-"""What `benches/page.py` makes of rows of a benchmark."""
+"""What `benches/page.py` makes of rows of a benchmark, and `benches/peers/steps.py` of peers that are missing or broken."""
 
 import importlib.util
+import subprocess
+import sys
 
 import pytest
-from conftest import PYTHON
+from conftest import PYTHON, environment
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +59,22 @@ def test_rows_of_benches_in_python_are_rows_of_the_page(page, bench_module):
     # Steps that took no longer than those of the plain script have no ratio.
     nothing = python_row("sync", "between", "ms", [-0.1], ("a step of the plain script", [3.0]))
     assert "| ms | – | a step of the plain script | 1 |\n" in page.table([nothing])
+
+
+@pytest.mark.parametrize(
+    ("torch", "answer"),
+    [
+        ('raise ImportError("no such\\nlibrary")', "none ImportError: no such library"),
+        ('raise OSError("no such file")', "none OSError: no such file"),
+        ('raise RuntimeError("made for another\\nprocessor")', "failed RuntimeError: made for another processor"),
+    ],
+)
+def test_a_peer_that_is_missing_or_broken_says_why_and_the_others_are_asked(tmp_path, torch, answer):
+    (tmp_path / "torch.py").write_text(torch)
+    variables = environment(PYTHONDONTWRITEBYTECODE="1")
+    variables["PYTHONPATH"] = str(tmp_path)
+    command = [sys.executable, PYTHON.parent / "benches" / "peers" / "steps.py"]
+    asked = "perceptron 2 3 4\nunknown\nconvolution 2 1 4 2 2 3\n"
+    ended = subprocess.run(command, env=variables, input=asked, capture_output=True, text=True, timeout=60)
+    expected = "failed ValueError: found `unknown`, expected perceptron, convolution, ratings or topics"
+    assert ended.stdout.splitlines() == [answer, expected, answer], ended.stderr

@@ -40,16 +40,30 @@ def section(cell: Cell, lines: Sequence[Line], rows: Sequence[Row]) -> str:
     """A cell: its heading, what was measured, its picture, who is first, and a table."""
     task = TASKS[cell.task]
     seeds = ", ".join(str(seed) for seed in sorted({line["seed"] for line in lines}))
-    rates = sorted({line["learning_rate"] for line in lines})
-    tried = ", ".join(f"{rate:g}" for rate in rates)
-    learning = f"Learning rate {tried}." if len(rates) == 1 else f"Each system at its best learning rate of {tried}."
-    facts = f"Seeds {seeds}. {learning} An echo takes {pinged(lines)}."
+    rates = {line["learning_rate"] for line in lines}
+    facts = f"Seeds {seeds}. {learning(lines)} An echo takes {pinged(lines)}."
     leaders = [leader(rows, at, f"{task.metric} {target:g}") for at, target in enumerate(task.targets)]
     chosen = choices(lines)
     image = f"![Seconds and megabytes of each system: {cell}.](../{cell.picture()})"
     return "\n".join(
         [f"### {cell}", "", facts, "", image, "", *leaders, *chosen, "", table(rows, task.targets, len(rates) > 1)]
     )
+
+
+def learning(lines: Sequence[Line]) -> str:
+    """The learning rates that were tried, which need not be the same for each system."""
+    by_system: dict[str, set[float]] = {}
+    for line in lines:
+        by_system.setdefault(SYSTEMS[line["system"]].label, set()).add(line["learning_rate"])
+    tried: dict[str, list[str]] = {}
+    for system, rates in by_system.items():
+        tried.setdefault(", ".join(f"{rate:g}" for rate in sorted(rates)), []).append(system)
+
+    if len(tried) > 1:
+        each = "; ".join(f"of {rates} for {' and '.join(systems)}" for rates, systems in tried.items())
+        return f"Each system at its best learning rate: {each}."
+    (rates,) = tried
+    return f"Each system at its best learning rate of {rates}." if "," in rates else f"Learning rate {rates}."
 
 
 def leader(rows: Sequence[Row], at: int, goal: str) -> str:

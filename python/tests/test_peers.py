@@ -162,6 +162,24 @@ def test_the_page_has_a_table_and_a_picture_for_each_cell_and_keeps_its_text(ben
     assert page.read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ({"auto": [0.1], "ddp": [0.1]}, "Learning rate 0.1."),
+        ({"auto": [0.2, 0.1], "ddp": [0.1, 0.2]}, "Each system at its best learning rate of 0.1, 0.2."),
+        (
+            {"auto": [0.1], "ddp": [0.1, 0.2], "powersgd-2": [0.2, 0.1]},
+            "Each system at its best learning rate: of 0.1 for Gaia, `auto`; of 0.1, 0.2 for PyTorch DDP and DDP, PowerSGD rank 2.",
+        ),
+        # One rate each, and no choice between them.
+        ({"auto": [0.1], "ddp": [0.2]}, "Each system at its best learning rate: of 0.1 for Gaia, `auto`; of 0.2 for PyTorch DDP."),
+    ],
+)
+def test_a_cell_says_which_rates_were_tried_for_which_system(bench_module, rates, said):
+    lines = [line(system, learning_rate=rate) for system, tried in rates.items() for rate in tried]
+    assert bench_module("peers_page").learning(lines) == said
+
+
 @pytest.mark.parametrize("gathers", [False, True])
 def test_factors_of_full_rank_send_a_gradient_as_it_is(bench_module, monkeypatch, gathers):
     power_sgd = bench_module("power_sgd")

@@ -3,9 +3,9 @@
 
     scripts/bench --quick --json | python3 benches/page.py docs/src/performance.md
 
-In the page, `<!-- rows BENCH -->` and `<!-- end -->` enclose the table of a bench, and `<!-- machine -->` and `<!-- end -->`
-what says when and where its rows were measured. What is between them is replaced; tables of benches without rows stay, and
-benches without a place in the page are named and left out.
+In the page, `<!-- rows BENCH -->` and `<!-- end -->` enclose the table of a bench, and what says when and where its rows were
+measured. What is between them is replaced. Benches without rows keep theirs, and benches without a place in the page are named
+and left out.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def with_rows(page: str, rows: list[dict], machine: str) -> str:
     for bench in benches:
         if bench not in placed:
             print(f"left out: {bench}, since the page has no `<!-- rows {bench} -->`", file=sys.stderr)
-    page = between(page, "machine", machine)
     for bench in placed:
-        page = between(page, f"rows {bench}", table(row for row in rows if row["bench"] == bench))
+        # Rows of another bench may be of another day and machine.
+        page = between(page, f"rows {bench}", f"{table(row for row in rows if row['bench'] == bench)}\n{machine}")
     return page
 
 

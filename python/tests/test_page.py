@@ -24,11 +24,12 @@ def row(**fields):
 
 def test_tables_are_replaced_and_the_text_around_them_stays(page):
     place = "<!-- {} -->\nold\n<!-- end -->\n"
-    old = "# Title\n" + place.format("machine") + place.format("rows codec") + "text\n" + place.format("rows filter")
+    old = "# Title\n" + place.format("rows codec") + "text\n" + place.format("rows filter")
     new = page.with_rows(old, [row()], "Measured by hand.\n")
-    assert new.startswith("# Title\n<!-- machine -->\n\nMeasured by hand.\n\n<!-- end -->\n")
-    assert "| a | 1.23 (0.500 to 20.0) | ns | 2.03 (1.90 to 2.10) | a pass, 2.50 | 5 |\n" in new
-    assert new.endswith("<!-- end -->\ntext\n" + place.format("rows filter"))
+    assert new.startswith("# Title\n<!-- rows codec -->\n\n| |")
+    assert "| a | 1.23 (0.500 to 20.0) | ns | 2.03 (1.90 to 2.10) | a pass, 2.50 | 5 |\n\nMeasured by hand.\n" in new
+    # What was measured on another day keeps that day.
+    assert new.endswith("Measured by hand.\n\n<!-- end -->\ntext\n" + place.format("rows filter"))
     assert page.with_rows(new, [row()], "Measured by hand.\n") == new
 
 
@@ -39,12 +40,12 @@ def test_a_row_without_a_reference_says_why(page):
 
 def test_a_bench_without_a_place_in_the_page_is_an_error(page):
     with pytest.raises(SystemExit, match="rows codec"):
-        page.with_rows("<!-- machine -->\n<!-- end -->\n", [row()], "")
+        page.with_rows("<!-- rows filter -->\n<!-- end -->\n", [row()], "")
 
 
 def test_a_bench_without_a_place_is_named_and_left_out_of_a_page_that_has_others(page, capsys):
     place = "<!-- {} -->\nold\n<!-- end -->\n"
-    new = page.with_rows(place.format("machine") + place.format("rows codec"), [row(), row(bench="sync", name="b")], "")
+    new = page.with_rows(place.format("rows codec"), [row(), row(bench="sync", name="b")], "")
     assert "| a | 1.23" in new and "| b |" not in new
     assert capsys.readouterr().err == "left out: sync, since the page has no `<!-- rows sync -->`\n"
 

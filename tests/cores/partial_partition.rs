@@ -309,6 +309,66 @@ fn what_a_silent_mirror_has_said_ends_no_pause() {
     }
 }
 
+/// Each clock brings as many updates as the link carries, and all of them would be sent before one that was missed: they come
+/// first in the sweep, or are more significant.
+#[test]
+fn updates_that_come_before_missed_ones_end_no_pause() {
+    for (remote, most) in models().into_iter().zip([6, 6, 2]) {
+        let strict = match &remote {
+            RemoteSync::Asp(asp) => RemoteSync::Asp(AspConfig { threshold: 0.5, ..asp.clone() }),
+            _ => remote,
+        };
+        let mut cluster = Cluster::new(&Setup { initial: 1.0, ..Setup::new(strict.clone()) });
+        let mut later = [3, 4, 5, 6].into_iter().cycle();
+        behind(&mut cluster, &[(0, 99.0), (7, 2.0)]);
+        let mut frames = 0;
+        while cluster.answer(1).is_none() {
+            assert!(cluster.send(0, 1, Lane::Data, ONE_UPDATE), "{strict:?}");
+            frames += 1;
+            cluster.deliver(0, 1, Lane::Data);
+            cluster.carry(0, 1, Lane::Control);
+            cluster.pass(Duration::from_millis(100));
+            let change = 50.0_f32.powi(frames);
+            assert!(cluster.step(0, &[(later.next().unwrap(), change)]), "{strict:?}");
+        }
+        let delivered = &cluster.delivered[&(DcId(0), DcId(1))];
+        assert_eq!((delivered[0], delivered[7]), (99.0, 2.0), "{strict:?}");
+        assert!(frames <= most, "{frames} frames of {strict:?}");
+    }
+}
+
+/// Updates that were not missed fill the holes of frames, where that takes fewer bytes.
+#[test]
+fn filled_holes_end_no_pause() {
+    let parameters = 512;
+    let setup = Setup { parameters, ..Setup::new(tap(ValueFormat::Int2)) };
+    let mut cluster = Cluster::new(&setup);
+    let missed = |at: &u32| at % 4 != 3;
+    let changes: Vec<(u32, f32)> = (0..512).filter(missed).map(|at| (at, 4.0)).collect();
+    behind(&mut cluster, &changes);
+    while cluster.answer(1).is_none() {
+        assert!(cluster.send(0, 1, Lane::Data, 83));
+        cluster.deliver(0, 1, Lane::Data);
+        cluster.carry(0, 1, Lane::Control);
+    }
+    let delivered = &cluster.delivered[&(DcId(0), DcId(1))];
+    let lacks: Vec<u32> =
+        (0..512).filter(missed).filter(|at| delivered[*at as usize] == 0.0).collect();
+    assert!(lacks.is_empty(), "{lacks:?}");
+}
+
+/// Data center 1 hears 0 again, after a silence in which 0 has made changes, and waits for them.
+fn behind(cluster: &mut Cluster, changes: &[(u32, f32)]) {
+    cluster.part(1, 0);
+    assert!(cluster.step(0, changes));
+    for (from, to) in [(1, 0), (0, 1), (1, 0), (0, 1)] {
+        cluster.carry(from, to, Lane::Control);
+    }
+    cluster.ask(1, &[]);
+    let waits = cluster.servers[1].waiting();
+    assert_eq!(waits, Some(WaitReason::PartialPartition { from: DcId(0) }));
+}
+
 /// Reads do not wait for the clocks of a pause either where the server of the one that pauses has lost its state behind the
 /// dead link.
 #[test]
@@ -558,6 +618,9 @@ proptest! {
         prop_assert!(descent.copies_are_equal());
     }
 }
+
+/// Room for a frame of one update.
+const ONE_UPDATE: usize = 1;
 
 /// The step is this part of the way to where a data center's own data would have it.
 const RATE: f32 = 0.1;

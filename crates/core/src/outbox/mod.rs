@@ -165,7 +165,27 @@ impl Outbox {
         }
     }
 
-    /// Cuts the updates of one frame into `batch`. They count as sent.
+    /// As [`Self::rank`], but of what must be sent, the part that is [`Self::ahead`] by at most `first` is still sent before all
+    /// others.
+    ///
+    /// # Panics
+    /// If the outbox is a sweep.
+    pub fn rank_behind(
+        &mut self,
+        first: usize,
+        residuals: Residuals<'_>,
+        take: Take,
+        clock: Clock,
+        scratch: &mut Scratch,
+    ) {
+        match self {
+            Self::Ranked(ranked) => ranked.rank_behind(first, residuals, take, clock, scratch),
+            Self::Sweep(_) => unreachable!("a sweep is not ranked"),
+        }
+    }
+
+    /// Cuts the updates of one frame into `batch`. They count as sent. Returns by how much the outbox has come forward towards what
+    /// was [`Self::ahead`].
     pub fn take(
         &mut self,
         source: &[f32],
@@ -173,7 +193,7 @@ impl Outbox {
         room: Room,
         batch: &mut Batch,
         scratch: &mut Scratch,
-    ) {
+    ) -> usize {
         match self {
             Self::Sweep(sweep) => sweep.take(source, format, room.frame, batch),
             Self::Ranked(ranked) => ranked.take(source, format, room, batch, scratch),
@@ -210,6 +230,15 @@ impl Outbox {
     pub fn hard_waiting(&self) -> usize {
         match self {
             Self::Sweep(sweep) => sweep.waiting(),
+            Self::Ranked(ranked) => ranked.hard_waiting(),
+        }
+    }
+
+    /// How far the outbox has to come until all that must be sent at this time was sent: the parameters that a sweep passes,
+    /// or those of a ranking. What is marked meanwhile, and what fills holes, does not count.
+    pub fn ahead(&self) -> usize {
+        match self {
+            Self::Sweep(sweep) => sweep.ahead(),
             Self::Ranked(ranked) => ranked.hard_waiting(),
         }
     }

@@ -4,7 +4,7 @@
 //! the ranking, with the residuals of the moment of sending. A ranking for each frame would cost a pass over the shard for
 //! each frame.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::{Batch, Room};
 use crate::codec::Changes;
@@ -21,8 +21,9 @@ pub struct Ranked {
     ranking: Selection,
     /// The number of entries of the ranking that were sent.
     taken: usize,
-    /// Announced parameters that the ranking may lack. They are sent first, however small their residual is.
-    owed: Vec<u32>,
+    /// What is sent before the ranking, however small its residual is: parameters of a ranking before that must be sent first,
+    /// and announced ones that the ranking may lack.
+    owed: VecDeque<u32>,
     /// Parameters that were announced to the receiver and not sent since.
     announced: BTreeSet<u32>,
     /// The clock of the ranking, until it is reported.
@@ -52,7 +53,7 @@ impl Ranked {
             shared,
             ranking: Selection::default(),
             taken: 0,
-            owed: Vec::new(),
+            owed: VecDeque::new(),
             announced: BTreeSet::new(),
             ranked: None,
         }
@@ -79,7 +80,27 @@ impl Ranked {
         }
     }
 
-    /// Cuts the updates of one frame into `batch`. They count as sent. What leaves in the same clock is sent in the order of
+    /// As [`Self::rank`], but the `first` parameters that would be sent next are still sent before all others. One that is also
+    /// ranked counts as two that must be sent.
+    pub fn rank_behind(
+        &mut self,
+        first: usize,
+        residuals: Residuals<'_>,
+        take: Take,
+        clock: Clock,
+        scratch: &mut Scratch,
+    ) {
+        // What was taken of a ranking that is in no order was all of it.
+        let ranked = self.ranking.hard_indexes().skip(self.taken);
+        let first: VecDeque<u32> = self.owed.iter().copied().chain(ranked).take(first).collect();
+        self.rank(residuals, take, clock, scratch);
+        let announced = std::mem::replace(&mut self.owed, first);
+        self.owed.extend(announced);
+    }
+
+    /// Cuts the updates of one frame into `batch`. They count as sent. Returns by how much fewer must be sent.
+    ///
+    /// What leaves in the same clock is sent in the order of
     /// the shard, since its order by significance would cost an index more bits and change nothing once all of it has left.
     pub fn take(
         &mut self,
@@ -88,8 +109,9 @@ impl Ranked {
         room: Room,
         batch: &mut Batch,
         scratch: &mut Scratch,
-    ) {
+    ) -> usize {
         batch.clear();
+        let before = self.hard_waiting();
         let chosen = &mut batch.indexes;
         let owed = self.owed.len().min(room.frame);
         chosen.extend(self.owed.drain(..owed));
@@ -128,6 +150,7 @@ impl Ranked {
                 self.announced.remove(index);
             }
         }
+        before - self.hard_waiting()
     }
 
     /// Marks as announced all ranked parameters above the hard threshold except the first `fitting`. Returns those that
@@ -169,7 +192,7 @@ impl Ranked {
     /// A copy for a link whose receiver has received no announcement.
     #[must_use]
     pub fn fork(&self) -> Self {
-        Self { owed: Vec::new(), announced: BTreeSet::new(), ..self.clone() }
+        Self { owed: VecDeque::new(), announced: BTreeSet::new(), ..self.clone() }
     }
 
     /// Adds changes that are not part of the source to the residuals. The next ranking includes them.

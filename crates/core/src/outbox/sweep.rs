@@ -57,12 +57,19 @@ impl Sweep {
         }
     }
 
-    /// Cuts at most `most` updates for one frame into `batch`. They count as sent.
-    pub fn take(&mut self, source: &[f32], format: ValueFormat, most: usize, batch: &mut Batch) {
+    /// Cuts at most `most` updates for one frame into `batch`. They count as sent. Returns the number of parameters passed.
+    pub fn take(
+        &mut self,
+        source: &[f32],
+        format: ValueFormat,
+        most: usize,
+        batch: &mut Batch,
+    ) -> usize {
         batch.clear();
         if self.marked.is_empty() {
-            return;
+            return 0;
         }
+        let before = self.passed;
         let mut end = self.cut(self.cursor, most, source, batch);
         if batch.is_empty() {
             self.passed += (self.shared.len() - self.cursor) as u64;
@@ -76,6 +83,7 @@ impl Sweep {
             self.marked.remove(*index as usize);
             self.announced.remove(*index as usize);
         }
+        (self.passed - before) as usize
     }
 
     /// The latest clock of which all marks were sent. Returned once for each clock.
@@ -135,6 +143,16 @@ impl Sweep {
     /// The number of marked parameters that were not sent.
     pub fn waiting(&self) -> usize {
         self.marked.len()
+    }
+
+    /// The number of parameters that the sweep passes until all that are marked at this time were sent, whatever is marked
+    /// meanwhile.
+    pub fn ahead(&self) -> usize {
+        let parameters = self.shared.len();
+        let last = |range| self.marked.iter_range(range).last().map(|last| last + 1);
+        let behind = last(0..self.cursor).map(|end| end + parameters);
+        let end = behind.or_else(|| last(self.cursor..parameters));
+        end.map_or(0, |end| end - self.cursor)
     }
 
     /// The sum of what was sent on the link, per parameter.

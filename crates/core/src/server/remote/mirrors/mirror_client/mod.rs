@@ -399,9 +399,11 @@ impl MirrorClient {
         let clock = entries_in(fitting as usize, self.format);
         let outgoing = Room { frame: entries_in(quantum, self.format), clock };
         let catch_up = peer.catch_up.as_ref();
-        let missed = catch_up.map(|one| one.left.unwrap_or_else(|| route.outbox.hard_waiting()));
+        let missed = catch_up.map(|one| one.left.unwrap_or_else(|| route.outbox.ahead()));
+        let mut come = 0;
         loop {
-            route.outbox.take(source, self.format, outgoing, &mut self.batch, &mut self.scratch);
+            let (batch, scratch) = (&mut self.batch, &mut self.scratch);
+            come += route.outbox.take(source, self.format, outgoing, batch, scratch);
             if !self.batch.is_empty() {
                 break;
             }
@@ -426,7 +428,7 @@ impl MirrorClient {
         let updates = self.batch.values.iter().filter(|value| **value != 0.0).count() as u64;
         // Only a frame changes this: a poll without one leaves no entry in the log.
         if let (Some(catch_up), Some(missed)) = (&mut peer.catch_up, missed) {
-            catch_up.left = Some(missed.saturating_sub(self.batch.indexes.len()));
+            catch_up.left = Some(missed.saturating_sub(come));
         }
 
         peer.stats.frames += 1;
@@ -457,13 +459,17 @@ impl MirrorClient {
         let parameters = self.sources.parameters();
         for to in &self.neighbours {
             let Some(peer) = self.peers.get_mut(to) else { continue };
+            let missed = peer.missed_first();
             let ranks = |route: &&mut Box<Route>| route.clique == clique && !route.waits;
             let Some(route) = peer.route.as_mut().filter(ranks) else { continue };
             let take = match occasion {
                 Occasion::Forward if route.outbox.waiting() == 0 => Take::Hard,
                 _ => filter.take(now, &mut route.budget, peer.rate, self.clock_time, parameters),
             };
-            route.outbox.rank(residuals, take, clock, &mut self.scratch);
+            match missed {
+                0 => route.outbox.rank(residuals, take, clock, &mut self.scratch),
+                _ => route.outbox.rank_behind(missed, residuals, take, clock, &mut self.scratch),
+            }
             route.ranked = clock;
         }
     }

@@ -43,14 +43,16 @@ pub(super) struct Peer {
 
 /// A mirror's report that it has missed updates.
 ///
-/// Missed updates are sent before later ones, because they are more significant, or come first in the sweep.
+/// Missed updates are sent before later ones, or a sweep passes them within one round, so that this ends however many updates
+/// follow.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct CatchUp {
     /// The version of that report.
     pub(super) version: u64,
     /// Whether the mirror received nothing when it made the report.
     pub(super) is_silent: bool,
-    /// The number of missed updates that are not sent yet. Known once the first of them is sent.
+    /// How far the outbox has to come until all missed updates are sent ([`Outbox::ahead`]). Known once the first of them is
+    /// sent.
     pub(super) left: Option<usize>,
 }
 
@@ -116,6 +118,14 @@ impl Peer {
     pub(super) fn takes_updates(&self) -> bool {
         self.route.as_ref().is_some_and(|route| !route.waits)
             && self.rebuild.as_ref().is_none_or(|rebuild| rebuild.is_asked_for())
+    }
+
+    /// How many of the parameters that the outbox would send next the mirror has missed. They are sent before others.
+    ///
+    /// While the mirror receives nothing, all that is sent to it is missed.
+    pub(super) fn missed_first(&self) -> usize {
+        let catch_up = self.catch_up.filter(|catch_up| !catch_up.is_silent);
+        catch_up.and_then(|catch_up| catch_up.left).unwrap_or_default()
     }
 
     /// The mirror clock: queues a report of the latest clock of which all significant updates were sent, if there is

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use gaia_core::node::Lane;
+use gaia_core::server::DrainMethod;
 use gaia_core::sync::{AspConfig, Correction, Policy, RemoteSync, ValueFormat};
+use gaia_core::types::{DcId, WorkerId};
 
 use crate::asp;
 use crate::cluster::{Cluster, Setup};
@@ -52,4 +54,23 @@ fn a_masked_gradient_has_caught_up_when_it_arrives() {
 #[test]
 fn without_correction_a_copy_has_the_steps_that_have_come() {
     check(Correction::Off, 8.0, 8.0);
+}
+
+/// A worker is a clock further than the other one of its data center when the run ends, so that no gradient is known of its last
+/// step.
+#[test]
+fn a_drain_of_residuals_delivers_the_steps_of_an_unfinished_clock() {
+    let strict = asp(Policy::Link, ValueFormat::F32);
+    let momentum = Correction::On;
+    let remote = RemoteSync::Asp(AspConfig { momentum, threshold: 1e-6, ..strict });
+    let (data_centers, workers, drain) = (2, 2, DrainMethod::Residuals);
+    let setup = Setup { data_centers, workers, drain, momentum: 0.5, ..Setup::new(remote) };
+    let mut cluster = Cluster::new(&setup);
+    let worker = |index| WorkerId { dc: DcId(0), index };
+    assert!(cluster.step_as(worker(0), &[]) && cluster.step_as(worker(1), &[]));
+    assert!(cluster.step_as(worker(0), &[(0, 3.0), (7, 8.0)]));
+    cluster.drain();
+    for server in &cluster.servers {
+        assert_eq!(server.values(), [3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 8.0]);
+    }
 }

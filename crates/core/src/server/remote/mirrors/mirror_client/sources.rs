@@ -97,12 +97,19 @@ impl Sources {
     }
 
     /// The residual of a link on which `shared` was sent, as the change that it makes in the end.
+    ///
+    /// Of a clock that is not finished there are no gradients yet. What workers have changed in it counts as it is.
     pub(super) fn residual(&self, clique: usize, shared: &Paged, range: Range<usize>) -> Vec<f32> {
         let mut memory = Vec::new();
         let shared = shared.range(range.clone(), &mut memory);
-        let source = &self.of(clique)[range];
+        let source = &self.of(clique)[range.clone()];
         let effect = 1.0 / self.scale();
-        source.iter().zip(shared).map(|(own, sent)| effect * (own - sent)).collect()
+        let residual = source.iter().zip(shared).map(|(own, sent)| effect * (own - sent));
+        let mut residual: Vec<f32> = residual.collect();
+        if let Some(gradients) = &self.gradients {
+            add(&mut residual, &gradients.step[range]);
+        }
+        residual
     }
 
     /// The ratio of what is sent to the change that it makes in the end: `1 − m` if gradients are sent, 1 otherwise.

@@ -108,6 +108,8 @@ pub enum Bug {
     MissesLostConnections,
     /// Reads do not wait for mirrors that cannot be reached, although `on_partition` is `pause`.
     IgnoresPause,
+    /// A mirror is told that it has missed no update.
+    CatchesUpEarly,
 
     /// A checkpoint is restored without what sparse rounds have not sent.
     DropsErrorFeedback,
@@ -149,7 +151,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 62] = [
+    pub const ALL: [Self; 63] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -195,6 +197,7 @@ impl Bug {
         Self::SaysNothingAgain,
         Self::MissesLostConnections,
         Self::IgnoresPause,
+        Self::CatchesUpEarly,
         Self::DropsErrorFeedback,
         Self::DrainsWithoutOwed,
         Self::SendsMoreThanCut,

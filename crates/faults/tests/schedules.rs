@@ -140,7 +140,7 @@ fn each_tree_outside_git_has_seeds_of_its_own() {
 }
 
 /// The checker that must catch each planted bug. Others may catch it, too.
-const CAUGHT_BY: [(Bug, &str); 62] = [
+const CAUGHT_BY: [(Bug, &str); 63] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -186,6 +186,7 @@ const CAUGHT_BY: [(Bug, &str); 62] = [
     (Bug::SaysNothingAgain, "liveness"),
     (Bug::MissesLostConnections, "partition"),
     (Bug::IgnoresPause, "pause"),
+    (Bug::CatchesUpEarly, "catch up"),
     (Bug::DropsErrorFeedback, "durability"),
     (Bug::DrainsWithoutOwed, "conservation"),
     (Bug::SendsMoreThanCut, "conservation"),

@@ -149,7 +149,7 @@ impl Barrier {
     }
 }
 
-fn places_of(changes: Changes<'_>) -> Vec<u32> {
+pub(super) fn places_of(changes: Changes<'_>) -> Vec<u32> {
     match changes {
         Changes::Dense { start, values } => (start..start + values.len() as u32).collect(),
         Changes::Sparse { indexes, .. } => indexes.to_vec(),

@@ -5,6 +5,7 @@
 
 mod bandwidth;
 mod barrier;
+mod catch_up;
 mod clock_bound;
 mod conservation;
 mod delivery;
@@ -166,6 +167,7 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(clock_bound::ClockBound::default()),
         Box::new(mirror_clock::MirrorClock::default()),
         Box::new(partition::Partition::default()),
+        Box::new(catch_up::CatchUp::default()),
         Box::new(pause::Pause::default()),
         Box::new(durability::Durability::default()),
         Box::new(server_processes::ServerProcesses::default()),

@@ -128,6 +128,11 @@ impl FaultInjector {
                     *sequence = sequence.saturating_sub(1);
                 }
             }),
+            (Some(Bug::CatchesUpEarly), Lane::Control) => with_control(&frame, |message| {
+                if let ControlMessage::CaughtUp { sequence, .. } = message {
+                    *sequence = 0;
+                }
+            }),
             (_, Lane::Data) => self.exchange.on_made(from, frame),
             _ => frame,
         }

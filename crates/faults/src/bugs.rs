@@ -47,6 +47,8 @@ pub enum Bug {
     MirrorClockRunsBackwards,
     /// A mirror clock counts one frame before the last one that it covers.
     CountsClockOneFrameEarly,
+    /// The same, of a mirror that has lost its state or joined late.
+    CountsClockOneFrameEarlyAfterCopy,
     /// Reads do not wait for slow mirrors.
     IgnoresMirrorClock,
     /// Reads do not wait for announced parameters.
@@ -151,7 +153,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 63] = [
+    pub const ALL: [Self; 64] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -167,6 +169,7 @@ impl Bug {
         Self::ReportsClockEarlyAfterPause,
         Self::MirrorClockRunsBackwards,
         Self::CountsClockOneFrameEarly,
+        Self::CountsClockOneFrameEarlyAfterCopy,
         Self::IgnoresMirrorClock,
         Self::IgnoresAnnouncements,
         Self::DrainEndsEarly,

@@ -1,19 +1,21 @@
 //! Mirror clocks count when their updates do: a server counts a reported clock of a mirror no earlier than the last
 //! frame that the report covers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{Broken, Checker, Seen, View};
 use gaia_core::node::Lane;
+use gaia_core::sync::RemoteSync;
 use gaia_core::types::{Clock, DcId, ServerId};
-use gaia_core::wire::{ControlMessage, decode_control};
+use gaia_core::wire::{BulkKind, ControlMessage, decode_control, peek_bulk};
 
-/// The clocks that each end has received, with the sequence number of the last frame that each covers.
 #[derive(Debug, Default)]
 pub(super) struct MirrorClock {
+    /// The clocks that each end has received since the sequence numbers of its link began at 1, each with that of the last frame
+    /// that it covers.
     reports: BTreeMap<(ServerId, DcId), Vec<(Clock, u64)>>,
-    /// Links of which an end has lost its state or was inactive: its sequence numbers and clocks begin with a copy.
-    renewed: BTreeSet<(ServerId, DcId)>,
+    /// The latest clock whose updates each end has had: what it counts stays counted when its mirror loses its state.
+    most: BTreeMap<(ServerId, DcId), Clock>,
 }
 
 impl Checker for MirrorClock {
@@ -22,6 +24,10 @@ impl Checker for MirrorClock {
     }
 
     fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
+        // Other models report no clocks.
+        if !matches!(view.plan.remote, RemoteSync::Asp(_)) {
+            return Ok(());
+        }
         match seen {
             Seen::Delivered { at, from, lane: Lane::Control, frame } => {
                 if let Ok(ControlMessage::MirrorClock { clock, sequence }) = decode_control(frame) {
@@ -29,15 +35,24 @@ impl Checker for MirrorClock {
                 }
                 Ok(())
             }
-            Seen::Lost { server, .. } => {
-                for dc in view.plan.topology.dc_ids().filter(|dc| *dc != server.dc) {
-                    let mirror = ServerId { dc, shard: server.shard };
-                    self.renewed.extend([(server, dc), (mirror, server.dc)]);
+            // The copy has the updates of its source up to this clock.
+            Seen::Delivered { at, from, lane: Lane::Data, frame } => {
+                if let Ok((header, _)) = peek_bulk(frame)
+                    && matches!(header.kind, BulkKind::Copy | BulkKind::CopyStep)
+                    && header.last
+                {
+                    let most = self.most.entry((at, from)).or_default();
+                    *most = header.clock.max(*most);
                 }
                 Ok(())
             }
+            Seen::Lost { server, .. } => {
+                self.reports.retain(|(at, _), _| *at != server);
+                self.most.retain(|(at, _), _| *at != server);
+                Ok(())
+            }
             Seen::Reset { at, from } => {
-                self.renewed.insert((at, from));
+                self.reports.remove(&(at, from));
                 Ok(())
             }
             Seen::Taken { at } => self.check_counted(view, at),
@@ -47,18 +62,15 @@ impl Checker for MirrorClock {
 }
 
 impl MirrorClock {
-    fn check_counted(&self, view: &View<'_>, at: ServerId) -> Result<(), Broken> {
+    fn check_counted(&mut self, view: &View<'_>, at: ServerId) -> Result<(), Broken> {
         let server = view.server(at);
         for mark in server.watermarks() {
             let link = (at, mark.peer);
-            let Some(counted) = server.mirror_clock(mark.peer) else { continue };
-            let Some(reports) = self.reports.get(&link).filter(|_| !self.renewed.contains(&link))
-            else {
-                continue;
-            };
-            let covered = reports.iter().filter(|(_, sequence)| *sequence <= mark.received);
-            let most = covered.map(|(clock, _)| *clock).max().unwrap_or_default();
-            if counted > most {
+            let reports = self.reports.get(&link).into_iter().flatten();
+            let covered = reports.filter(|(_, sequence)| *sequence <= mark.received);
+            let most = self.most.entry(link).or_default();
+            *most = covered.map(|(clock, _)| *clock).fold(*most, Clock::max);
+            if let Some(counted) = server.mirror_clock(mark.peer).filter(|one| *one > *most) {
                 return Err(format!(
                     "{at} counts clock {counted} of {}, but has frames of clock {most}",
                     mark.peer

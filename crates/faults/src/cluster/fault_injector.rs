@@ -34,6 +34,8 @@ pub(crate) struct FaultInjector {
     early: BTreeMap<(ServerId, DcId, Lane, u64), (u64, Bytes)>,
     /// Servers that have reported a pause.
     paused: BTreeSet<ServerId>,
+    /// Mirrors that have asked for a copy, each as a server has heard.
+    copied: BTreeSet<(ServerId, DcId)>,
     /// Workers that have reconnected to a server.
     rejoined: BTreeSet<(ServerId, WorkerId)>,
     records: u64,
@@ -53,6 +55,7 @@ impl FaultInjector {
             originals: BTreeMap::new(),
             early: BTreeMap::new(),
             paused: BTreeSet::new(),
+            copied: BTreeSet::new(),
             rejoined: BTreeSet::new(),
             records: 0,
             exchange: ExchangeBugs::new(bug, remote),
@@ -289,7 +292,12 @@ impl FaultInjector {
         frame: Bytes,
         message: &mut Vec<u8>,
     ) {
-        let mut changed = self.on_taken(at, lane, frame.clone());
+        if lane == Lane::Control
+            && matches!(decode_control(&frame), Ok(ControlMessage::Rebuild { .. }))
+        {
+            self.copied.insert((at, from));
+        }
+        let mut changed = self.on_taken((at, from), lane, frame.clone());
         if lane == Lane::Data {
             self.exchange.on_arrival(at, &frame);
             changed = self.exchange.on_taken(changed);
@@ -407,7 +415,7 @@ impl FaultInjector {
     }
 
     /// The frame that the core handles in place of another.
-    fn on_taken(&self, at: ServerId, lane: Lane, frame: Bytes) -> Bytes {
+    fn on_taken(&self, (at, from): (ServerId, DcId), lane: Lane, frame: Bytes) -> Bytes {
         match (self.bug, lane) {
             (Some(Bug::IgnoresAnnouncements), Lane::Control) => with_control(&frame, |message| {
                 if let ControlMessage::Announce { indexes, .. } = message {
@@ -417,11 +425,12 @@ impl FaultInjector {
                 }
             }),
             (Some(Bug::CountsClockOneFrameEarly), Lane::Control) => {
-                with_control(&frame, |message| {
-                    if let ControlMessage::MirrorClock { sequence, .. } = message {
-                        *sequence = sequence.saturating_sub(1);
-                    }
-                })
+                with_clock_one_frame_early(&frame)
+            }
+            (Some(Bug::CountsClockOneFrameEarlyAfterCopy), Lane::Control)
+                if self.copied.contains(&(at, from)) =>
+            {
+                with_clock_one_frame_early(&frame)
             }
             (Some(Bug::DrainDiffers), Lane::Data) => with_change(&frame, |kind, value| {
                 if kind == BulkKind::DrainResult {
@@ -493,6 +502,15 @@ fn with_clock_early(frame: &Bytes) -> Bytes {
     with_control(frame, |message| {
         if let ControlMessage::MirrorClock { clock, .. } = message {
             *clock = Clock(clock.0 + 3);
+        }
+    })
+}
+
+/// A control frame in which a mirror clock counts one frame before the last one that it covers.
+fn with_clock_one_frame_early(frame: &Bytes) -> Bytes {
+    with_control(frame, |message| {
+        if let ControlMessage::MirrorClock { sequence, .. } = message {
+            *sequence = sequence.saturating_sub(1);
         }
     })
 }

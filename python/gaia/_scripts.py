@@ -174,7 +174,8 @@ def run_script(module: types.ModuleType, command: list[str]) -> None:
         sys.path.insert(0, folder)
     sys.argv = list(command)
     with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec")
+        # By default the imports from `__future__` of this file would hold in the script.
+        code = compile(file.read(), path, "exec", dont_inherit=True)
     exec(code, module.__dict__)  # noqa: S102
 
 

@@ -311,6 +311,13 @@ def test_scripts_that_set_no_seed_begin_alike_and_repeat(tmp_path):
     assert one == other
 
 
+def test_a_script_has_its_own_imports_from_the_future(tmp_path):
+    """Libraries that read annotations, as `dataclasses` does, found text in place of types."""
+    text = 'def f(x: int): ...\n\nassert f.__annotations__["x"] is int, f.__annotations__\n' + SHRINKING
+    ended = command("train", EXAMPLES / "regions.toml", "--script", write(tmp_path / "train.py", text), cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_a_script_is_seeded_in_its_turn(three, monkeypatch):
     """A busy machine started a script while another one drew numbers, which then were those of neither."""
     seeding = []

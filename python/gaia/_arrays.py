@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -64,6 +65,9 @@ class Arrays(Parameters):
         self.rounded = self.values.copy() if has_fewer else None
         self._form = _rebuilt(tree, iter(self._in_tree))
         self._tree: Any = None
+        #: The arrays of NumPy that were given, until the first step.
+        self._given = [(leaf, values) for leaf, (_, _, values) in zip(self._in_tree, given, strict=True) if leaf.changes_in_place]
+        self._digests: list[tuple[int, int]] = []
 
     @property
     def tree(self) -> Any:
@@ -109,12 +113,17 @@ class Arrays(Parameters):
         for path in found:
             raise GaiaError(f"run.step was given {path}, expected the arrays of gaia.join(...)", 2)
         self._forget_replaced()
+        self._given, self._digests = [], []
+
+    def watch_given(self) -> None:
+        """Notes the values that the script begins with, and those in the arrays that it has given: it may go on with these."""
+        self._digests = [(self._digest(values), self._digest(leaf.now)) for leaf, values in self._given]
 
     def check_in_place(self) -> None:
-        """Checks that a script can have changed the arrays where they are.
+        """Checks that a script can have changed the arrays where they are, and has not changed others in their place.
 
         Raises:
-            GaiaError: One of them cannot be changed.
+            GaiaError: One of them cannot be changed, or was replaced, or the one that was given has changed and not it.
         """
         for leaf in self._in_tree:
             if not leaf.changes_in_place:
@@ -123,6 +132,21 @@ class Arrays(Parameters):
                     "run.step(params) with the arrays after the step",
                     2,
                 )
+        for path in self._replaced():
+            raise GaiaError(
+                f"run.step() without arrays, and {path} of run.params was replaced, expected it to be changed in place, or "
+                "params = run.step(params) with the arrays after the step",
+                2,
+            )
+        for (leaf, values), noted in zip(self._given, self._digests, strict=True):
+            given, now = noted
+            if self._digest(values) != given and self._digest(leaf.now) == now:
+                raise GaiaError(
+                    f"run.step() without arrays, and the script has changed the {leaf.path} that it gave to gaia.join(...), "
+                    "which has copied it, expected that of run.params to be changed in place, or params = run.step(params)",
+                    2,
+                )
+        self._given, self._digests = [], []
 
     def _parts_of(self, buffer: Any) -> Iterator[Any]:
         """The part of a buffer that each array has, in its shape."""
@@ -133,9 +157,20 @@ class Arrays(Parameters):
             start = end
 
     def _forget_replaced(self) -> None:
-        """Forgets a tree with arrays that others have replaced."""
-        if not all(leaf.changes_in_place for leaf in self._in_tree):
+        """Forgets a tree with arrays that others have replaced, or that the script has replaced."""
+        if not all(leaf.changes_in_place for leaf in self._in_tree) or self._replaced():
             self._tree = None
+
+    def _replaced(self) -> list[str]:
+        """Paths at which the script has put others in place of the arrays of the tree."""
+        if self._tree is None:
+            return []
+        found = dict(_leaves(self._tree, ""))
+        return [leaf.path for leaf in self._in_tree if found.get(leaf.path) is not leaf.now]
+
+    def _digest(self, values: Any) -> int:
+        # Not all kinds of numbers, such as `bfloat16`, are let out of NumPy.
+        return zlib.crc32(self._numpy.ascontiguousarray(values).reshape(-1).view("u1").data)
 
 
 class ArraysRun(Run):
@@ -149,14 +184,18 @@ class ArraysRun(Run):
         sends. Those of JAX are others after each step, which takes them as its argument."""
         return self._parameters.tree
 
+    def _begin(self, metric: str | None, higher_is_better: bool, momentum: float, average: bool) -> None:
+        super()._begin(metric, higher_is_better, momentum, average)
+        self._parameters.watch_given()
+
     def step(
         self, params: Any = None, *, examples: int = 1, rows: Mapping[str, Any] | None = None, learning_rate: float | None = None
     ) -> Any:
         """Says that a step is done, and returns the arrays to go on with.
 
         Args:
-            params: The arrays after the step, in the form of those that were given to :func:`gaia.join`. ``None`` where
-                :attr:`params` were changed in place; then those are returned.
+            params: The arrays after the step, in the form of those that were given to :func:`gaia.join`. ``None`` where those in
+                :attr:`params` were changed in place; then they are returned.
             examples: How many examples the step was made on.
             rows: By the path of an array: the rows of its first dimension that steps read and change in the clock that begins
                 after this step, as an array or a list of whole numbers. Said with the last step of a clock. That clock reads
@@ -164,8 +203,8 @@ class ArraysRun(Run):
             learning_rate: The rate of the step, where it changes: ASP's threshold falls with it.
 
         Raises:
-            GaiaError: ``params`` have other names or shapes, or are left out with arrays of JAX, or ``rows`` names no array or a
-                row that it does not have.
+            GaiaError: ``params`` have other names or shapes, or are left out where arrays are of JAX or others were changed in
+                place of those in :attr:`params`, or ``rows`` names no array or a row that it does not have.
         """
         if params is None:
             self._parameters.check_in_place()

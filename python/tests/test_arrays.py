@@ -645,6 +645,63 @@ def test_roles_of_arrays_that_are_wrong_are_named(settings, said):
     assert raised.value.exit_code == 2
 
 
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("change", ["replaced", "given"])
+def test_changes_of_other_arrays_than_those_of_the_run_are_refused(one, alone, change):
+    """A step without arrays sent nothing of them, without a word."""
+    said = {
+        "replaced": r"layer.w of run.params was replaced, expected it to be changed in place, or params = run.step\(params\)",
+        "given": r"the script has changed the layer.w that it gave to gaia.join\(...\), which has copied it, expected that",
+    }
+
+    def main():
+        given = {"b": numpy.ones(2, numpy.float32), "layer": {"w": numpy.ones((3, 2), numpy.float64).T}}
+        run = gaia.join(given, evaluate=lambda params: 1.0)
+        if change == "replaced":
+            run.params["b"] -= 0.1
+            run.params["layer"]["w"] = run.params["layer"]["w"] - 0.1
+        else:
+            given["layer"]["w"] -= 0.1
+        run.step()
+
+    with pytest.raises(gaia.GaiaError, match=said[change]) as raised:
+        main() if alone else gaia.simulate(main, one)
+    assert raised.value.exit_code == 2
+
+
+def test_arrays_that_were_given_are_the_scripts_own_after_the_first_step(one):
+    def main():
+        given = {"w": numpy.ones(3, numpy.float32)}
+        run = gaia.join(given, evaluate=lambda params: 1.0)
+        # A copy of the script's own.
+        given["w"] += 1
+        run.params["w"] *= 2
+        run.step()
+        assert run._parameters._given == []
+        while not run.over:
+            given["w"] += 1
+            assert run.step() is run.params
+
+    gaia.simulate(main, one, set={"stop.clocks": 3})
+
+
+def test_arrays_that_replace_those_of_the_run_are_taken_where_they_are_given_to_a_step(three):
+    """The ones that were replaced stayed in `run.params`, where they are not changed by others."""
+    finals = {}
+
+    def main():
+        run = gaia.join({"w": numpy.ones(3, numpy.float32)}, evaluate=lambda params: 1.0)
+        while not run.over:
+            params = run.params
+            params["w"] = params["w"] * (0.9 - 0.1 * gaia.rank())
+            returned = run.step(params)
+            assert (run.params["w"] == returned["w"]).all()
+        finals[gaia.rank()] = run.params["w"].copy()
+
+    assert gaia.simulate(main, three, set={"stop.clocks": 5})["copies_equal"]
+    assert all((final == finals[0]).all() for final in finals.values()), finals
+
+
 def test_two_arrays_of_one_path_are_refused():
     zeros = numpy.zeros(3, numpy.float32)
     with pytest.raises(gaia.GaiaError, match="2 arrays are called a.b, expected a path of its own for each") as raised:

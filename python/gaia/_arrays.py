@@ -189,14 +189,20 @@ class ArraysRun(Run):
         self._parameters.watch_given()
 
     def step(
-        self, params: Any = None, *, examples: int = 1, rows: Mapping[str, Any] | None = None, learning_rate: float | None = None
+        self,
+        params: Any = None,
+        *,
+        examples: int | None = None,
+        rows: Mapping[str, Any] | None = None,
+        learning_rate: float | None = None,
     ) -> Any:
         """Says that a step is done, and returns the arrays to go on with.
 
         Args:
             params: The arrays after the step, in the form of those that were given to :func:`gaia.join`. ``None`` where those in
                 :attr:`params` were changed in place; then they are returned.
-            examples: How many examples the step was made on.
+            examples: How many examples the step was made on. By default those of the batches that a loop over the run has taken
+                since the last step, or 1 without such a loop.
             rows: By the path of an array: the rows of its first dimension that steps read and change in the clock that begins
                 after this step, as an array or a list of whole numbers. Said with the last step of a clock. That clock reads
                 no other rows of these arrays, which stay what they were, and none of them may change.
@@ -210,7 +216,9 @@ class ArraysRun(Run):
             self._parameters.check_in_place()
         else:
             self._parameters.take(params)
-        self._examples += examples
+        counted = self._examples - self._stepped_examples
+        self._stepped_examples += (counted or 1) if examples is None else examples
+        self._examples = self._stepped_examples
         self._stepped(rows, learning_rate)
         return self.params if params is None else self._parameters.fresh()
 

@@ -143,7 +143,8 @@ class Run:
         self._steps_per_clock = steps_per_clock
         self._sharded = sharded
         self._steps = 0
-        self._examples = 0
+        #: The examples of this clock, and those of its steps so far.
+        self._examples = self._stepped_examples = 0
         self._over = False
         #: How many loops over batches the script is in. A batch that is taken by `next()` is in none.
         self._loops = 0
@@ -360,7 +361,7 @@ class Run:
     def _exchange(self, needed: Rows | None) -> None:
         """Ends a clock. The next one needs these rows. ``None``: all."""
         examples, steps = self._examples, self._steps
-        self._examples, self._steps, self._waits = 0, 0, False
+        self._examples, self._stepped_examples, self._steps, self._waits = 0, 0, 0, False
         self._read = needed
         self._end_clock(examples or steps, needed)
 

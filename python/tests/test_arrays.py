@@ -702,6 +702,23 @@ def test_arrays_that_replace_those_of_the_run_are_taken_where_they_are_given_to_
     assert all((final == finals[0]).all() for final in finals.values()), finals
 
 
+@pytest.mark.parametrize(
+    ("loops", "examples", "counted"),
+    [(True, None, 2 * 32), (True, 5, 2 * 5), (False, None, 2 * 1), (False, 5, 2 * 5)],
+)
+def test_examples_of_a_step_are_counted_once(loops, examples, counted, monkeypatch):
+    """The ones of the loop and those that a step was given were added."""
+    clocks = []
+    monkeypatch.setattr(gaia.ArraysRun, "_end_clock", lambda self, examples, needed: clocks.append(examples))
+    run = gaia.join({"w": numpy.zeros(3, numpy.float32)}, evaluate=len, steps_per_clock=2)
+    batches = [numpy.zeros((16, 3))] * 8
+    for at, _ in enumerate(run(batches) if loops else batches):
+        # Two batches to a step.
+        if at % 2:
+            run.step(examples=examples)
+    assert clocks == [counted] * 2
+
+
 def test_two_arrays_of_one_path_are_refused():
     zeros = numpy.zeros(3, numpy.float32)
     with pytest.raises(gaia.GaiaError, match="2 arrays are called a.b, expected a path of its own for each") as raised:

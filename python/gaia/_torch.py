@@ -15,6 +15,7 @@ from gaia._place import Worker, named
 from gaia._run import Evaluate, Parameters, Run
 from gaia._sparse import SparseTable, evaluated_rows
 from gaia._staging import Staging, host_buffer, parts_of, rounded_buffer
+from gaia._statistics import Places, statistics_of
 from gaia._trained import Trained, check_own, note_own, watch_others
 from gaia.torch import Embedding, check_row_state
 
@@ -55,7 +56,7 @@ def join_module(
     if _is_sharded(model) and worker is not None:
         from gaia._fsdp import FsdpRun, Sharded
 
-        share = Sharded(model, _parameters(model), _statistics(model), subject)
+        share = Sharded(model, _parameters(model), statistics_of(model), subject)
         run: Run = FsdpRun(share, worker, evaluate, steps_per_clock)
     elif processes > 1 and named() is not None:
         from gaia._ddp import DdpRun
@@ -217,21 +218,9 @@ def _parameters(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
     return found
 
 
-def _statistics(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """Buffers of floating-point numbers. Not those that a state leaves out, nor masks, which have numbers that are not finite."""
-    kept = {id(owner._buffers[key]) for owner, key in _buffers(model) if key not in owner._non_persistent_buffers_set}
-    found = [(name, one) for name, one in model.named_buffers() if id(one) in kept and one.is_floating_point()]
-    return [(name, one) for name, one in found if bool(torch.isfinite(one.float()).all())]
-
-
-def _buffers(model: torch.nn.Module) -> list[tuple[torch.nn.Module, str]]:
-    """All buffers, as modules and the names that they have there."""
-    return [(owner, key) for owner in model.modules() for key, one in owner._buffers.items() if one is not None]
-
-
 def _tensors(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
     """What is trained: parameters and statistics."""
-    return _parameters(model) + _statistics(model)
+    return _parameters(model) + statistics_of(model)
 
 
 def _whole(one: Any) -> torch.Tensor:
@@ -284,10 +273,7 @@ class Module(Parameters):
         weights = [(table.name, embedding.weight) for table, embedding in sparse]
         self._kinds = [(name, one, one.dtype, one.device) for name, one in [*found, *weights]]
         self.values = self.flat.numpy()
-        #: Where the module has its statistics. A module may assign others to their names.
-        measured = {id(one): (name, one) for name, one in found if not isinstance(one, torch.nn.Parameter)}
-        places = [(owner, key, measured.get(id(owner._buffers[key]))) for owner, key in _buffers(model)]
-        self._places = [(owner, key, *at) for owner, key, at in places if at is not None]
+        self._places = Places(model, [(name, one) for name, one in found if not isinstance(one, torch.nn.Parameter)])
         shared, copied, parts, start = [], [], parts_of(self.flat, tensors), 0
         for at, ((name, one), part) in enumerate(zip(found, parts, strict=True)):
             part.copy_(one.detach())
@@ -333,7 +319,7 @@ class Module(Parameters):
                 torch.from_numpy(table.hand.values).copy_(embedding.weight.detach())
 
     def check(self) -> None:
-        self._take_assigned()
+        self._places.take_assigned()
         moved = [name for name, one, dtype, device in self._kinds if (one.dtype, one.device) != (dtype, device)]
         moved += [name for name, one, address in self._views if one.data_ptr() != address]
         on_host = [(table, one.weight) for table, one in self._tables if one.weight.device.type == "cpu" and one.weight.numel()]
@@ -351,23 +337,9 @@ class Module(Parameters):
 
         def restore() -> None:
             restore_modes()
-            for owner, key, _, one in self._places:
-                owner._buffers[key] = one
+            self._places.put_back()
 
         return restore
-
-    def _take_assigned(self) -> None:
-        """Takes over what the module has assigned to the names of its statistics."""
-        for owner, key, name, one in self._places:
-            assigned = owner._buffers.get(key)
-            if assigned is one:
-                continue
-            if assigned is None or assigned.shape != one.shape:
-                shape = None if assigned is None else tuple(assigned.shape)
-                raise GaiaError(f"{name} was assigned {shape}, expected a tensor of shape {tuple(one.shape)}", 2)
-            with torch.no_grad():
-                one.copy_(assigned.detach())
-            owner._buffers[key] = one
 
 
 def restoring_modes(model: torch.nn.Module) -> Callable[[], None]:

@@ -76,6 +76,33 @@ def test_a_statistic_of_another_shape_is_refused(three):
         gaia.simulate(main, three)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_scripted_module_trains_with_its_statistics(three):
+    """Its buffers are no dict: the first step raised `AttributeError`."""
+    finals = {}
+
+    def main():
+        torch.manual_seed(0)
+        model = torch.jit.script(nn.Sequential(Moving(), nn.BatchNorm1d(1)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def judge(model):
+            model.eval()
+            return model(torch.ones(3, 2)).square().mean().item()
+
+        run = gaia.join(model, optimizer, evaluate=torch.no_grad()(judge))
+        for _ in run(range(1000)):
+            optimizer.zero_grad()
+            model(torch.full((4, 2), 1.0 + gaia.rank())).square().mean().backward()
+            optimizer.step()
+        finals[gaia.rank()] = model.state_dict()
+
+    assert gaia.simulate(main, three, set={"stop.clocks": 20})["copies_equal"]
+    for final in finals.values():
+        assert torch.equal(final["0.mean"], finals[0]["0.mean"]) and 2.0 < final["0.mean"][0] < 3.5, final["0.mean"]
+        assert torch.equal(final["1.running_mean"], finals[0]["1.running_mean"])
+
+
 def trained(change, optimizers=lambda model: [torch.optim.SGD(model.parameters(), lr=0.1)]):
     """Trains with the last of some optimizers, of which the first has joined. `change(model, optimizers)` is called after two steps."""
 

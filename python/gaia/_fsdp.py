@@ -17,6 +17,7 @@ from gaia._place import Worker
 from gaia._rows import Rows
 from gaia._run import Asked, Evaluate, Parameters, Run, wait
 from gaia._staging import Staging, host_buffer, rounded_buffer
+from gaia._statistics import Places
 from gaia._torch import _whole, restoring_modes
 from gaia._united import device_of_group, united
 
@@ -34,6 +35,7 @@ class Sharded(Parameters):
         self._model, self._subject = model, subject
         self._shard_again()
         self._found = [*parameters, *statistics]
+        self._places = Places(model, statistics)
         self.tensors = [(name, tuple(one.shape)) for name, one in self._found]
         self.statistics = len(statistics)
         #: Of each tensor: the first row of its first dimension that this process holds, and the one after the last.
@@ -61,6 +63,7 @@ class Sharded(Parameters):
             staging.store()
 
     def check(self) -> None:
+        self._places.take_assigned()
         for (name, one), tensor in zip(self._found, self._locals, strict=True):
             local = _local(one)
             if local.data_ptr() != tensor.data_ptr() or local.dtype != tensor.dtype:
@@ -72,7 +75,13 @@ class Sharded(Parameters):
         return self._subject
 
     def evaluating(self) -> Callable[[], None]:
-        return restoring_modes(self._subject)
+        restore_modes = restoring_modes(self._subject)
+
+        def restore() -> None:
+            restore_modes()
+            self._places.put_back()
+
+        return restore
 
     def _shard_again(self) -> None:
         """Drops what an evaluation has gathered: later steps would go on with it."""

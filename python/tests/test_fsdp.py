@@ -74,6 +74,38 @@ distributed.destroy_process_group()
 '''
 
 
+#: The same with a statistic that the module assigns to its name, also in evaluations. It is told at the end of the run.
+MOVING = (
+    EXACT.replace("ENDS", "False")
+    .replace("nn.Linear(7, 1))", "nn.Linear(7, 1), Moving())")
+    .replace('print("clocks"', 'print("mean", net[3].mean.tolist(), "clocks"')
+    .replace(
+        "torch.manual_seed(0)",
+        """class Moving(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(6))
+
+    def forward(self, x):
+        self.mean = 0.9 * self.mean + 0.1 * (1 + gaia.rank())
+        if not torch.is_grad_enabled():
+            self.mean = torch.zeros(6)
+        return x
+
+
+torch.manual_seed(0)""",
+    )
+)
+
+
+def test_statistics_that_a_module_assigns_are_agreed_on(tmp_path):
+    """They were those that the module had joined with: nothing of them was sent or received."""
+    _, outs = trained(Cluster(tmp_path, clocks=30, workers=2), write(tmp_path / "moving.py", MOVING))
+    means = [json.loads(out.split("mean ")[1].split(" clocks")[0]) for out in outs]
+    # Those of the first processes of the data centers, ranks 0 and 2, draw nearer to 1 and 3.
+    assert all(one == means[0] for one in means) and all(1.5 < value < 2.1 for value in means[0]), means
+
+
 def steps(count, batches=(0, 1, 2, 3), shares=(0.25, 0.25, 0.25, 0.25)):
     """The weights after steps on some of the batches."""
     torch.manual_seed(0)

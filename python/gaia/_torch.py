@@ -223,6 +223,52 @@ def _tensors(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
     return _parameters(model) + statistics_of(model)
 
 
+def _check_apart(tensors: Sequence[tuple[str, torch.Tensor]]) -> None:
+    """Checks that no two tensors of a run are the same memory. Each would be sent and received for itself, and what is received
+    for one of them, such as a part of its values, would be undone by the other.
+
+    Raises:
+        GaiaError: Two are.
+    """
+    names: dict[tuple[torch.device, int], str] = {}
+    for name, one in tensors:
+        if address := _address(one):
+            first = names.setdefault((one.device, address), name)
+            if first != name:
+                raise GaiaError(
+                    f"{first} and {name} are two tensors in the same memory, expected one: tie the parameters themselves, as in "
+                    "decoder.weight = encoder.weight, and not their data",
+                    2,
+                )
+
+
+def _with_shared_memory(model: torch.nn.Module) -> set[int]:
+    """The tensors of a module whose memory other tensors of it, or other processes, have as well, by their ids."""
+    of_storage: dict[int, list[int]] = {}
+    found = set()
+    for one in [*model.parameters(), *model.buffers()]:
+        if one.device.type != "cpu" or not _address(one):
+            continue
+        storage = one.untyped_storage()
+        if storage.is_shared():
+            found.add(id(one))
+        of_storage.setdefault(storage.data_ptr(), []).append(id(one))
+    return found.union(*(ids for ids in of_storage.values() if len(ids) > 1))
+
+
+def _takes_copies(one: torch.Tensor) -> bool:
+    """Whether values can be written into a tensor: it is not of the inference mode, and each of its values has its own place."""
+    return not (one.is_inference() or any(size > 1 and stride == 0 for size, stride in zip(one.shape, one.stride(), strict=True)))
+
+
+def _address(one: torch.Tensor) -> int:
+    """Where the values of a tensor are. 0 of one that has none, or has no memory of its own, as those that wrap others."""
+    try:
+        return int(one.data_ptr())
+    except (RuntimeError, ValueError):
+        return 0
+
+
 def _whole(one: Any) -> torch.Tensor:
     """The values of a tensor in single precision on the host, gathered where it is sharded among processes."""
     whole: torch.Tensor = one.detach().full_tensor() if hasattr(one, "full_tensor") else one.detach()
@@ -246,8 +292,12 @@ class Unjoined(Parameters):
 class Module(Parameters):
     """The tensors of a module in a run.
 
-    Those of single precision on a CPU become views of the flat buffer that the run reads and writes, so that nothing is copied.
-    Others are copied to and from it. ``evaluate`` is called with the ``subject``: the module, or what is compiled of it.
+    Those of single precision on a CPU become views of the flat buffer that the run reads and writes, so that nothing is copied,
+    unless others have their memory as well. Others are copied to and from it. ``evaluate`` is called with the ``subject``: the
+    module, or what is compiled of it.
+
+    Raises:
+        GaiaError: Two of the tensors are the same memory.
     """
 
     def __init__(
@@ -260,6 +310,7 @@ class Module(Parameters):
         self._tables = sparse
         self.sparse = [table for table, _ in sparse]
         found = _tensors(model)
+        _check_apart(found)
         self.tensors = [(name, tuple(one.shape)) for name, one in found]
         #: Those of them that are statistics.
         self.measured = [one for _, one in found if not isinstance(one, torch.nn.Parameter)]
@@ -274,10 +325,11 @@ class Module(Parameters):
         self._kinds = [(name, one, one.dtype, one.device) for name, one in [*found, *weights]]
         self.values = self.flat.numpy()
         self._places = Places(model, [(name, one) for name, one in found if not isinstance(one, torch.nn.Parameter)])
+        stays = _with_shared_memory(model)
         shared, copied, parts, start = [], [], parts_of(self.flat, tensors), 0
         for at, ((name, one), part) in enumerate(zip(found, parts, strict=True)):
             part.copy_(one.detach())
-            if one.dtype == torch.float32 and one.device.type == "cpu":
+            if one.dtype == torch.float32 and one.device.type == "cpu" and not (id(one) in stays and _takes_copies(one)):
                 # Those of the inference mode have no count, and no graph keeps them.
                 if not one.is_inference():
                     self._counted.append(one)

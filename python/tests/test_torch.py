@@ -212,6 +212,58 @@ def test_schedulers_clipping_frozen_and_tied_parameters(three):
     assert all(torch.equal(finals[0], finals[rank]) for rank in range(6))
 
 
+@pytest.mark.parametrize("tie", ["a parameter", "a statistic"])
+def test_two_tensors_in_the_same_memory_are_refused(three, tie):
+    """The run parted them: each was trained by itself."""
+
+    def main():
+        model = nn.Sequential(nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False))
+        if tie == "a parameter":
+            model[1].weight.data = model[0].weight.data
+        else:
+            model[1].register_buffer("shadow", model[0].weight.data)
+        gaia.join(model, torch.optim.SGD(model.parameters(), lr=0.05), evaluate=judge())
+
+    name = "1.weight" if tie == "a parameter" else "1.shadow"
+    said = f"0.weight and {name} are two tensors in the same memory, expected one: .* decoder.weight = encoder.weight"
+    with pytest.raises(gaia.GaiaError, match=said) as raised:
+        gaia.simulate(main, three)
+    assert raised.value.exit_code == 2
+
+
+@pytest.mark.parametrize("memory", ["of other processes", "of a frozen tensor", "in one piece", "of one value"])
+def test_tensors_stay_in_memory_that_others_have_as_well(three, memory):
+    """Those others went on with the initial values."""
+    finals = {}
+
+    def main():
+        model = net()
+        if memory == "of other processes":
+            model.share_memory()
+        elif memory == "of a frozen tensor":
+            model.frozen = nn.Parameter(model[0].weight.data, requires_grad=False)
+        elif memory == "in one piece":
+            flat = torch.cat([one.detach().flatten() for one in model.parameters()])
+            for one, part in zip(model.parameters(), flat.split([one.numel() for one in model.parameters()]), strict=True):
+                one.data = part.view(one.shape)
+        else:
+            model.register_buffer("wide", torch.ones(1).share_memory_().expand(5))
+        addresses = [one.data_ptr() for one in model.parameters()]
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        trained(model, optimizer, gaia.join(model, optimizer, evaluate=judge(gaia.rank())), rank=gaia.rank())
+        if memory in ("of other processes", "in one piece"):
+            assert [one.data_ptr() for one in model.parameters()] == addresses
+        if memory == "of other processes":
+            assert all(one.is_shared() for one in model.parameters())
+        if memory == "of a frozen tensor":
+            assert torch.equal(model.frozen, model[0].weight)
+        finals[gaia.rank()] = torch.cat([one.detach().flatten() for one in model.parameters()])
+
+    result = gaia.simulate(main, three)
+    assert result["copies_equal"] and result["objective"] < result.progress[0]["objective"]
+    assert all(torch.equal(finals[0], final) for final in finals.values())
+
+
 def test_parameters_of_fewer_bits_keep_their_single_precision_master(three):
     finals = {}
     gaia.simulate(script(finals, dtype=torch.bfloat16), three)

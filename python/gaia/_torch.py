@@ -293,8 +293,8 @@ class Module(Parameters):
     """The tensors of a module in a run.
 
     Those of single precision on a CPU become views of the flat buffer that the run reads and writes, so that nothing is copied,
-    unless others have their memory as well. Others are copied to and from it. ``evaluate`` is called with the ``subject``: the
-    module, or what is compiled of it.
+    unless others have their memory as well, or their layout is another, such as ``channels_last``. Others are copied to and from
+    it. ``evaluate`` is called with the ``subject``: the module, or what is compiled of it.
 
     Raises:
         GaiaError: Two of the tensors are the same memory.
@@ -329,7 +329,8 @@ class Module(Parameters):
         shared, copied, parts, start = [], [], parts_of(self.flat, tensors), 0
         for at, ((name, one), part) in enumerate(zip(found, parts, strict=True)):
             part.copy_(one.detach())
-            if one.dtype == torch.float32 and one.device.type == "cpu" and not (id(one) in stays and _takes_copies(one)):
+            has_to_stay = (id(one) in stays or not one.is_contiguous()) and _takes_copies(one)
+            if one.dtype == torch.float32 and one.device.type == "cpu" and not has_to_stay:
                 # Those of the inference mode have no count, and no graph keeps them.
                 if not one.is_inference():
                     self._counted.append(one)

@@ -264,6 +264,30 @@ def test_tensors_stay_in_memory_that_others_have_as_well(three, memory):
     assert all(torch.equal(finals[0], final) for final in finals.values())
 
 
+def test_tensors_keep_their_layout(three):
+    """As `channels_last`, for which convolutions were chosen. The run made them contiguous."""
+    finals = {}
+
+    def main():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 1)).to(memory_format=torch.channels_last)
+        x = torch.randn(8, 3, 4, 4, generator=torch.Generator().manual_seed(gaia.rank()))
+        strides = [one.stride() for one in model.parameters()]
+        assert not model[0].weight.is_contiguous()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        run = gaia.join(model, optimizer, evaluate=torch.no_grad()(lambda model: (model(x) - 1).square().mean().item()))
+        for _ in run(range(1000)):
+            optimizer.zero_grad()
+            (model(x) - 1).square().mean().backward()
+            optimizer.step()
+        assert [one.stride() for one in model.parameters()] == strides
+        finals[gaia.rank()] = torch.cat([one.detach().flatten() for one in model.parameters()])
+
+    result = gaia.simulate(main, three)
+    assert result["copies_equal"] and result["objective"] < 0.5 * result.progress[0]["objective"]
+    assert all(torch.equal(finals[0], final) for final in finals.values())
+
+
 def test_parameters_of_fewer_bits_keep_their_single_precision_master(three):
     finals = {}
     gaia.simulate(script(finals, dtype=torch.bfloat16), three)

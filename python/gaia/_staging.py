@@ -33,6 +33,14 @@ def rounded_buffer(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
     return host_buffer(tensors) if has_fewer else None
 
 
+def storage_of(one: torch.Tensor) -> int:
+    """Where the memory of a tensor begins. 0 where it has none, or none of its own, as a tensor that wraps others."""
+    try:
+        return int(one.untyped_storage().data_ptr())
+    except (RuntimeError, ValueError):
+        return 0
+
+
 class Staging:
     """The tensors of one device, and their places in the buffers of the host.
 

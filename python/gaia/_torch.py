@@ -14,7 +14,7 @@ from gaia._optimizers import on_the_host, steps_under_way
 from gaia._place import Worker, named
 from gaia._run import Evaluate, Parameters, Run
 from gaia._sparse import SparseTable, evaluated_rows
-from gaia._staging import Staging, host_buffer, parts_of, rounded_buffer
+from gaia._staging import Staging, host_buffer, parts_of, rounded_buffer, storage_of
 from gaia._statistics import Places, statistics_of
 from gaia._trained import Trained, check_own, note_own, watch_others
 from gaia.torch import Embedding, check_row_state
@@ -247,12 +247,12 @@ def _with_shared_memory(model: torch.nn.Module) -> set[int]:
     of_storage: dict[int, list[int]] = {}
     found = set()
     for one in [*model.parameters(), *model.buffers()]:
-        if one.device.type != "cpu" or not _address(one):
+        storage = storage_of(one)
+        if one.device.type != "cpu" or storage == 0:
             continue
-        storage = one.untyped_storage()
-        if storage.is_shared():
+        if one.untyped_storage().is_shared():
             found.add(id(one))
-        of_storage.setdefault(storage.data_ptr(), []).append(id(one))
+        of_storage.setdefault(storage, []).append(id(one))
     return found.union(*(ids for ids in of_storage.values() if len(ids) > 1))
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from gaia._errors import GaiaError
 from gaia._optimizers import after_each_step, steps_under_way
+from gaia._staging import storage_of
 
 if TYPE_CHECKING:
     from gaia._run import Run
@@ -30,6 +33,7 @@ class Trained:
     def __init__(self, model: torch.nn.Module, weights: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
         self._model, self._optimizer = model, optimizer
         self._ids = {id(one) for one in weights}
+        self._frozen = _Frozen(model, weights)
         #: Of other optimizers: the parameters that are known not to be of the module, by their ids.
         self._elsewhere: weakref.WeakKeyDictionary[torch.optim.Optimizer, dict[int, torch.Tensor]] = weakref.WeakKeyDictionary()
         if self._ids and not any(id(one) in self._ids for one in _optimized(optimizer)):
@@ -41,12 +45,14 @@ class Trained:
 
     def check(self) -> None:
         """Checks after a step that the optimizer has trained no other parameters. One without a gradient has not been trained.
+        Warns of frozen ones that the script changes by itself.
 
         Raises:
             GaiaError: It does.
         """
         others = [one for one in _optimized(self._optimizer) if id(one) not in self._ids and one.grad is not None]
         if not others:
+            self._frozen.check()
             return
         self._refuse_frozen(others)
         raise GaiaError(
@@ -77,6 +83,40 @@ class Trained:
             raise GaiaError(
                 f"{names[0]} was frozen at gaia.join(...) and is trained now, expected it to need a gradient before", 2
             )
+
+
+class _Frozen:
+    """The parameters of a module that its run does not send, in the first steps. A script may change them by itself, as the
+    teacher that follows a student."""
+
+    def __init__(self, model: torch.nn.Module, weights: Sequence[torch.Tensor]) -> None:
+        # What changes a weight changes what has its memory. Shards of a module come and go.
+        shared = {storage_of(one) for one in weights} - {0}
+        self._watched = [
+            (name, one)
+            for name, one in model.named_parameters()
+            if not (one.requires_grad or storage_of(one) in shared or hasattr(one, "device_mesh") or is_lazy(one))
+        ]
+        self._noted: list[tuple[int, int]] = []
+        self._steps_left = WATCHED_STEPS
+
+    def check(self) -> None:
+        """Warns once if the script has changed one of them since its first step. Before that it may load what it likes."""
+        if not self._watched:
+            return
+        # Those of the inference mode count no changes.
+        found = [(storage_of(one), 0 if one.is_inference() else one._version) for _, one in self._watched]
+        pairs = zip(found, self._noted or found, strict=True)
+        changed = [name for (name, _), (now, before) in zip(self._watched, pairs, strict=True) if now != before]
+        if changed:
+            warnings.warn(
+                f"{changed[0]} was frozen at gaia.join(...), so it is not sent, and the script changes it: workers part, "
+                "expected it as a buffer (register_buffer), which is shared, or outside of the module that has joined",
+                stacklevel=2,
+            )
+        self._noted, self._steps_left = found, self._steps_left - 1
+        if changed or self._steps_left == 0:
+            self._watched = []
 
 
 def _optimized(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
@@ -151,3 +191,7 @@ def _check_other(other: torch.optim.Optimizer) -> None:
                 2,
             )
         trained.check_other(other)
+
+
+#: In how many of a run's first steps it is looked whether the script changes what is frozen.
+WATCHED_STEPS = 10

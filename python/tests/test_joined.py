@@ -1,6 +1,7 @@
 """What of a module and its optimizer a run trains, and what it refuses."""
 
 import collections
+import warnings
 
 import pytest
 
@@ -127,6 +128,47 @@ def test_a_parameter_that_is_trained_after_all_is_refused(three):
 
     with pytest.raises(gaia.GaiaError, match="0.weight was frozen at gaia.join.* expected it to need a gradient before"):
         gaia.simulate(trained(lambda model, _: model[0].requires_grad_(True), freeze), three)
+
+
+class Taught(nn.Module):
+    """A student, and the teacher that follows it by hand."""
+
+    def __init__(self):
+        super().__init__()
+        self.student, self.teacher = net(), net().requires_grad_(False)
+
+    def forward(self, x):
+        return self.student(x)
+
+    @torch.no_grad()
+    def follow(self):
+        for teacher, student in zip(self.teacher.parameters(), self.student.parameters(), strict=True):
+            teacher.lerp_(student, 0.1)
+
+
+@pytest.mark.parametrize("changes", ["each step", "before the first step", "late", "alone"])
+def test_a_script_that_changes_what_is_frozen_is_warned_once(one, changes):
+    """Each worker had a teacher of its own, without a word."""
+
+    def main():
+        model = Taught()
+        optimizer = torch.optim.SGD(model.student.parameters(), lr=0.1)
+        run = joined(model, optimizer)
+        model.load_state_dict(Taught().state_dict())
+        for at in run(range(15)):
+            optimizer.zero_grad()
+            loss(model, *batch(at)).backward()
+            optimizer.step()
+            if changes in ("each step", "alone") or (changes == "late" and at == 12):
+                model.follow()
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        main() if changes == "alone" else gaia.simulate(main, one)
+    texts = [str(one.message) for one in said if "frozen" in str(one.message)]
+    assert len(texts) == (changes == "each step"), texts
+    for text in texts:
+        assert text.startswith("teacher.0.weight was frozen at gaia.join(...), so it is not sent"), text
 
 
 def test_a_parameter_that_is_not_of_the_module_is_refused(three):

@@ -87,6 +87,8 @@ class Worker:
 
 _of_thread = threading.local()
 _of_process: Worker | None = None
+#: How many scripts of a run this process runs in threads.
+_scripts = 0
 
 
 def enter(worker: Worker) -> None:
@@ -98,6 +100,16 @@ def enter_process(worker: Worker) -> None:
     """Makes this the worker of the process."""
     global _of_process
     _of_process = worker
+
+
+def note_scripts(count: int) -> None:
+    """Notes how many scripts of a run this process runs in threads, also for processes that they start."""
+    global _scripts
+    _scripts = count
+    if count > 0:
+        os.environ[SCRIPTS] = str(count)
+    else:
+        os.environ.pop(SCRIPTS, None)
 
 
 def worker() -> Worker | None:
@@ -177,6 +189,12 @@ def _worker_number() -> tuple[int, int, bool]:
     place = named()
     if place is None and SCRIPTS in os.environ and _parent_process() is not None:
         raise GaiaError(f"gaia.rank() or gaia.size() {IN_ANOTHER_PROCESS}, and be handed to that process", 2)
+    if place is None and _scripts > 0:
+        raise GaiaError(
+            "gaia.rank() or gaia.size() was called in a thread that is none of the scripts of the run, such as one that a script "
+            "has started, expected it to be called in the script's own thread, and be handed to that thread",
+            2,
+        )
     # Processes that train without Gaia count one by one as well.
     return (0, 1, True) if place is None else (place.rank, place.size, place.is_group)
 

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from gaia._errors import GaiaError, RunStopped
-from gaia._place import SCRIPTS, Turn, Worker, enter
+from gaia._place import Turn, Worker, enter, note_scripts
 from gaia._run import leave
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Scripts:
         thread = threading.Thread(target=self._run, args=(worker, main), name=name, daemon=True)
         self._forget_ended()
         self._threads.append((thread, worker))
-        os.environ[SCRIPTS] = str(len(self._threads))
+        note_scripts(len(self._threads))
         thread.start()
 
     def _forget_ended(self) -> None:
@@ -73,7 +73,7 @@ class Scripts:
         for thread, worker in self._threads:
             was_told = worker.run is not None and worker.run.over
             thread.join(None if was_told or not failed else max(0.0, until - time.monotonic()))
-        os.environ.pop(SCRIPTS, None)
+        note_scripts(0)
 
     def leave(self) -> None:
         """Notes that nobody waits any more for these scripts and their run."""

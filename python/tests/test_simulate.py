@@ -74,6 +74,26 @@ def test_a_simulation_waits_for_the_step_of_an_earlier_run():
     thread.join()
 
 
+@pytest.mark.parametrize("ask", [gaia.rank, gaia.size])
+def test_a_number_is_not_guessed_in_a_thread_of_a_script(three, ask):
+    """Each of them was told that it is the first of one."""
+    said = []
+
+    def starts_a_thread():
+        numbers = gaia.rank(), gaia.size()
+        said.append(raised_in_time(ask))
+        assert numbers == (gaia.rank(), gaia.size())
+        main()
+
+    gaia.simulate(starts_a_thread, three, set={"stop.clocks": 2})
+    assert len(said) == 6
+    for error in said:
+        assert isinstance(error, gaia.GaiaError) and error.exit_code == 2
+        assert "was called in a thread that is none of the scripts of the run" in str(error), error
+    # Outside of runs all threads are alike.
+    assert raised_in_time(ask) is None and (gaia.rank(), gaia.size()) == (0, 1)
+
+
 def test_the_default_run_leaves_files_beside_its_directory_alone(tmp_path):
     own = tmp_path / "digits.toml"
     own.write_text("# mine\n")

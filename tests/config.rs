@@ -147,7 +147,7 @@ fn on_a_lan_workers_keep_the_data_of_their_data_centers() {
 
 #[test]
 fn a_plan_written_out_reads_back_the_same() {
-    let cases: [(&str, &[&str]); 13] = [
+    let cases: [(&str, &[&str]); 15] = [
         ("mnist-cnn", &["app.normalization=group", "app.filters=[4, 8]", "app.hidden=[]"]),
         ("quickstart", &[]),
         ("movielens", &["topology.bandwidth_scale=0.0123456789", "seed=7"]),
@@ -158,6 +158,8 @@ fn a_plan_written_out_reads_back_the_same() {
         ("a9a", &["sync.remote={ model = 'local-steps', fragments = 2, values = 'int8' }"]),
         ("kos", &["sync.remote={ model = 'local-steps', steps = 3 }"]),
         ("quickstart", &["sync.local.quorum=0.75", "sync.local.grace=20 ms"]),
+        ("quickstart", &["sync.local.quorum=0.75", "sync.local.grace=1.23456 ms"]),
+        ("movielens", &["app.data.examples=disk", "app.data.memory=1024 GiB"]),
         ("quickstart", &["topology.detours=false", "topology.lan_tls=false"]),
         (
             "quickstart",

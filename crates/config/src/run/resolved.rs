@@ -1,8 +1,6 @@
 //! A plan as a run file again, with every default and every matrix resolved.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::str::FromStr;
 
 use serde::Serialize;
 
@@ -18,7 +16,7 @@ use gaia_core::sync::{
 };
 use gaia_core::topology::{Deployment, Topology, WanLink};
 use gaia_core::types::limits::LINKS_LISTED_MAX;
-use gaia_core::types::{Bandwidth, DcId, DurationSetting, Seed};
+use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, UsdPerGb};
 use gaia_ml::apps::AppConfig;
 
 #[derive(Serialize)]
@@ -66,7 +64,7 @@ struct ResolvedCompute<'p> {
     model: ComputeModel,
     examples_per_second: Option<f64>,
     flops_per_second: Option<f64>,
-    clock_overhead: String,
+    clock_overhead: DurationSetting,
     jitter: f64,
     slowdown: BTreeMap<&'p str, SlowdownKey>,
 }
@@ -96,8 +94,8 @@ struct ResolvedDataCenter<'p> {
     name: &'p str,
     servers: usize,
     workers: usize,
-    lan_bandwidth: String,
-    lan_rtt: String,
+    lan_bandwidth: Bandwidth,
+    lan_rtt: DurationSetting,
     colocated: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     server_addresses: Vec<String>,
@@ -131,11 +129,11 @@ struct ResolvedLink<'p> {
 /// The figures of a link, or of all links that are not listed.
 #[derive(Serialize)]
 struct ResolvedWan {
-    bandwidth: String,
-    rtt: String,
-    price: String,
+    bandwidth: Bandwidth,
+    rtt: DurationSetting,
+    price: UsdPerGb,
     loss: f64,
-    queue: String,
+    queue: ByteSize,
 }
 
 impl Plan {
@@ -216,7 +214,7 @@ impl<'p> ResolvedCompute<'p> {
             model: compute.model,
             examples_per_second,
             flops_per_second,
-            clock_overhead: time(compute.clock_overhead),
+            clock_overhead: compute.clock_overhead,
             jitter: compute.jitter,
             slowdown: compute.slowdown.resolved(topology),
         }
@@ -233,8 +231,8 @@ impl<'p> ResolvedTopology<'p> {
                 name: &dc.name,
                 servers: dc.servers,
                 workers: dc.workers,
-                lan_bandwidth: bandwidth(dc.lan_bandwidth),
-                lan_rtt: time(dc.lan_rtt),
+                lan_bandwidth: dc.lan_bandwidth,
+                lan_rtt: dc.lan_rtt,
                 colocated: dc.colocated,
                 server_addresses: addresses
                     .into_iter()
@@ -297,11 +295,11 @@ impl ResolvedWan {
     /// The figures of a link whose bandwidth was multiplied by `scale`.
     fn of(link: &WanLink, scale: f64) -> Self {
         Self {
-            bandwidth: bandwidth(unscaled(link.bandwidth, scale)),
-            rtt: time(link.rtt),
-            price: link.price.to_string(),
+            bandwidth: unscaled(link.bandwidth, scale),
+            rtt: link.rtt,
+            price: link.price,
             loss: link.loss,
-            queue: exact(link.queue, format!("{} B", link.queue.0)),
+            queue: link.queue,
         }
     }
 }
@@ -325,20 +323,6 @@ fn unscaled(scaled: Bandwidth, scale: f64) -> Bandwidth {
     ];
     let hit = neighbours.into_iter().find(|bits| bits * scale == target);
     Bandwidth::from_bits_per_second(hit.unwrap_or(near))
-}
-
-fn bandwidth(bandwidth: Bandwidth) -> String {
-    exact(bandwidth, format!("{} bit/s", bandwidth.bits_per_second()))
-}
-
-fn time(time: DurationSetting) -> String {
-    exact(time, format!("{} ns", time.0.as_nanos()))
-}
-
-/// The short form of a quantity where it reads back the same, or else the full form.
-fn exact<T: Copy + Display + FromStr + PartialEq>(quantity: T, in_full: String) -> String {
-    let short = quantity.to_string();
-    if short.parse::<T>().is_ok_and(|read| read == quantity) { short } else { in_full }
 }
 
 const HEADER: &str =
@@ -382,15 +366,9 @@ mod tests {
         #[test]
         fn a_scaled_bandwidth_comes_back_to_the_bit(bits in 1e3..1e11_f64, scale in 1e-6..1e3_f64) {
             let scaled = Bandwidth::from_bits_per_second(bits).scaled(scale);
-            let written = bandwidth(unscaled(scaled, scale));
-            let read: Bandwidth = written.parse().unwrap();
+            let written = toml::Value::try_from(unscaled(scaled, scale)).unwrap();
+            let read: Bandwidth = written.try_into().unwrap();
             prop_assert_eq!(read.scaled(scale), scaled);
-        }
-
-        #[test]
-        fn a_written_time_reads_back_the_same(nanos in 0..4_000_000_000_000_u64) {
-            let written = DurationSetting(std::time::Duration::from_nanos(nanos));
-            prop_assert_eq!(time(written).parse::<DurationSetting>().unwrap(), written);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Quantities with units, as configuration files write them: "115 Mbit/s", "59.5 ms", "64 KiB", "0.02 USD/GB".
 //!
-//! Each quantity is parsed from its text form and serialised as its text form.
+//! Each quantity is parsed from its text form and serialised as a text form: the short one that people are shown where that
+//! reads back the same, or else one with all digits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -80,6 +81,32 @@ impl Bandwidth {
     pub fn bytes_in(self, time: Duration) -> f64 {
         self.bytes_per_second() * time.as_secs_f64()
     }
+
+    fn in_full(self) -> String {
+        format!("{} bit/s", self.0)
+    }
+}
+
+impl ByteSize {
+    /// In the largest binary unit of which it is a whole number.
+    fn in_full(self) -> String {
+        let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        let whole = units.into_iter().find(|(_, bits)| self.0.trailing_zeros() >= *bits);
+        let (unit, bits) = whole.unwrap_or(("B", 0));
+        format!("{} {unit}", self.0 >> bits)
+    }
+}
+
+impl DurationSetting {
+    fn in_full(self) -> String {
+        format!("{} ns", self.0.as_nanos())
+    }
+}
+
+impl UsdPerGb {
+    fn in_full(self) -> String {
+        self.to_string()
+    }
 }
 
 impl FromStr for Bandwidth {
@@ -152,6 +179,16 @@ impl fmt::Display for UsdPerGb {
     }
 }
 
+/// The short form of a quantity where it reads back the same, or else the full form.
+fn exact<T: Copy + fmt::Display + FromStr + PartialEq>(
+    quantity: T,
+    in_full: fn(T) -> String,
+) -> String {
+    let short = quantity.to_string();
+    let is_exact = short.parse::<T>().is_ok_and(|read| read == quantity);
+    if is_exact { short } else { in_full(quantity) }
+}
+
 type Units = &'static [(&'static str, f64)];
 
 fn parse(text: &str, units: Units, expected: &'static str) -> Result<f64, UnitError> {
@@ -196,9 +233,11 @@ const BYTES_UNITS: Units = &[
     ("MiB", 1_048_576.0),
     ("GB", 1e9),
     ("GiB", 1_073_741_824.0),
+    ("TB", 1e12),
+    ("TiB", 1_099_511_627_776.0),
 ];
 const BYTES_EXPECTED: &str =
-    "an amount of data such as \"256 KiB\" (B, kB, KiB, MB, MiB, GB or GiB)";
+    "an amount of data such as \"256 KiB\" (B, kB, KiB, MB, MiB, GB, GiB, TB or TiB)";
 const PRICE_UNITS: Units = &[("USD/GB", 1.0)];
 const PRICE_EXPECTED: &str = "a price such as \"0.02 USD/GB\"";
 
@@ -206,7 +245,7 @@ macro_rules! serde_as_text {
     ($($name:ident),*) => {$(
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                serializer.serialize_str(&exact(*self, Self::in_full))
             }
         }
 
@@ -223,7 +262,37 @@ serde_as_text!(Bandwidth, ByteSize, DurationSetting, UsdPerGb);
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// What a quantity is serialised as.
+    fn written<T: Serialize>(quantity: T) -> String {
+        struct Written<T>(T);
+        impl<T: Serialize> fmt::Display for Written<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.serialize(f)
+            }
+        }
+        Written(quantity).to_string()
+    }
+
+    #[test]
+    fn what_is_serialized_has_few_digits_or_all() {
+        let time = |text: &str| written(text.parse::<DurationSetting>().unwrap());
+        assert_eq!(time("59.5 ms"), "59.5 ms");
+        assert_eq!(time("1.23456 ms"), "1234560 ns");
+        let bytes = |text: &str| written(text.parse::<ByteSize>().unwrap());
+        for text in ["0 B", "500 MB", "1.5 GB", "2 TB", "256 MiB", "1 TiB", "1025 GiB"] {
+            assert_eq!(bytes(text), text);
+        }
+        assert_eq!(bytes("64 KiB"), "65.536 kB");
+        assert_eq!(bytes("12345678 B"), "12345678 B");
+        assert_eq!(bytes("1e30 B").parse(), Ok(ByteSize(u64::MAX)));
+        let rate = |text: &str| written(text.parse::<Bandwidth>().unwrap());
+        assert_eq!(rate("16.76 Mbit/s"), "16.76 Mbit/s");
+        assert_eq!(rate("12345678 bit/s"), "12345678 bit/s");
+    }
 
     #[test]
     fn quantities_read_back_as_written() {
@@ -243,5 +312,25 @@ mod tests {
             assert!(text.parse::<Bandwidth>().is_err(), "{text}");
         }
         assert!("1e300 h".parse::<DurationSetting>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_serialized_reads_back_the_same(
+            bytes in 0..1_u64 << 53,
+            shift in 0..41_u32,
+            nanos in 0..1_000_000_000_000_000_u64,
+            bits in 1e-3..1e13_f64,
+            usd in 0.0..1e6_f64,
+        ) {
+            for size in [ByteSize(bytes), ByteSize(bytes >> shift), ByteSize(bytes >> shift << 10)] {
+                prop_assert_eq!(written(size).parse(), Ok(size));
+            }
+            let time = DurationSetting(Duration::from_nanos(nanos));
+            prop_assert_eq!(written(time).parse(), Ok(time));
+            let rate = Bandwidth::from_bits_per_second(bits);
+            prop_assert_eq!(written(rate).parse(), Ok(rate));
+            prop_assert_eq!(written(UsdPerGb(usd)).parse(), Ok(UsdPerGb(usd)));
+        }
     }
 }

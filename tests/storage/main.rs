@@ -139,6 +139,23 @@ fn the_cache_stays_below_its_bound() {
 }
 
 #[test]
+fn a_bound_of_the_cache_may_have_a_unit_and_is_refused_where_it_is_none() {
+    let bench = Bench::new();
+    bench.server.put("bucket/ratings.csv", ratings(1, 1000));
+    bench.run("matrix-factorization", "source = \"movielens\", path = \"s3://bucket/ratings.csv\"");
+    let train = |bound: &str, out: &str| {
+        let mut gaia = bench.gaia("train", &["--quiet", "--out", out]);
+        gaia.env("GAIA_CACHE_BYTES", bound).assert()
+    };
+    train("500 MB", "with-unit").success();
+    let refused = train("10G", "refused").code(2).get_output().clone();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let expect =
+        "GAIA_CACHE_BYTES is `10G`, expected a number of bytes or an amount such as \"500 MB\"";
+    assert!(said.contains(expect), "{said}");
+}
+
+#[test]
 fn a_validation_set_may_be_an_object() {
     let bench = Bench::new();
     let parts = [("ratings.csv", ratings(1, 1000)), ("check.csv", ratings(1, 100))];

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "a cache belongs to a machine, not to a run")]
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,9 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
+
+use crate::error::StorageError;
+use gaia_core::types::ByteSize;
 
 /// The chunks of one version of an object.
 #[derive(Clone, Debug)]
@@ -37,17 +41,17 @@ struct Folder {
 
 impl Cache {
     /// The chunks of an object in the cache of this machine.
-    pub(crate) fn of(version: &str) -> Self {
+    ///
+    /// # Errors
+    /// [`StorageError::CacheBytes`] where `GAIA_CACHE_BYTES` is no amount of bytes.
+    pub(crate) fn of(version: &str) -> Result<Self, StorageError> {
         static FOLDER: OnceLock<Option<Folder>> = OnceLock::new();
+        let bound = bound(env::var_os("GAIA_CACHE_BYTES"))?;
         let folder = FOLDER.get_or_init(|| {
-            let bound = match env::var("GAIA_CACHE_BYTES") {
-                Ok(bytes) => bytes.parse().unwrap_or(BOUND),
-                Err(_) => BOUND,
-            };
             let path = folder().filter(|_| bound > 0)?;
             Some(Folder { path, bound, bytes: Mutex::new(None) })
         });
-        Self::in_folder(folder.as_ref(), version)
+        Ok(Self::in_folder(folder.as_ref(), version))
     }
 
     fn in_folder(folder: Option<&'static Folder>, version: &str) -> Self {
@@ -165,6 +169,15 @@ fn folder() -> Option<PathBuf> {
     Some(given.map(PathBuf::from).or_else(own)?.join("objects"))
 }
 
+/// The most bytes of the cache, from what `GAIA_CACHE_BYTES` is: a number of bytes, or an amount with its unit.
+fn bound(given: Option<OsString>) -> Result<u64, StorageError> {
+    let Some(given) = given.filter(|given| !given.is_empty()) else { return Ok(BOUND) };
+    let text = given.to_string_lossy();
+    let with_unit = || text.parse().ok().map(|ByteSize(bytes)| bytes);
+    let bytes = text.trim().parse().ok().or_else(with_unit);
+    bytes.ok_or_else(|| StorageError::CacheBytes { found: text.escape_debug().to_string() })
+}
+
 /// Bytes of a cache that nobody bounds otherwise.
 const BOUND: u64 = 10_000_000_000;
 
@@ -189,6 +202,22 @@ mod tests {
 
     fn bytes_in(path: &Path) -> u64 {
         fs::read_dir(path).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+    }
+
+    #[test]
+    fn a_bound_is_a_number_of_bytes_or_an_amount() {
+        let check = |text: &str, expect: Option<u64>| {
+            assert_eq!(bound(Some(text.into())).ok(), expect, "{text}");
+        };
+        check("0", Some(0));
+        check("8388708", Some(8_388_708));
+        check("500 MB", Some(500_000_000));
+        check("2GiB", Some(2 << 30));
+        check("", Some(BOUND));
+        for wrong in ["10G", "-1", "1.5", "many"] {
+            check(wrong, None);
+        }
+        assert_eq!(bound(None).ok(), Some(BOUND));
     }
 
     #[test]

@@ -17,6 +17,14 @@ pub enum StorageError {
         /// What was expected.
         expected: &'static str,
     },
+    /// The bound of the cache is no amount of bytes.
+    #[error(
+        "GAIA_CACHE_BYTES is `{found}`, expected a number of bytes or an amount such as \"500 MB\", or 0 for no cache"
+    )]
+    CacheBytes {
+        /// What was found.
+        found: String,
+    },
     /// There is no such object, or no such bucket.
     #[error("no such object; a folder is written with `/` at its end")]
     NotFound,

@@ -63,7 +63,7 @@ impl ObjectFile {
     /// Opens an object. Nothing but its size is fetched.
     ///
     /// # Errors
-    /// Where the URL is wrong, or there is no such object, or it may not be read.
+    /// Where the URL is wrong, or there is no such object, or it may not be read, or the bound of the cache is none.
     pub fn open(url: &Path) -> io::Result<Self> {
         let location = Location::parse(url)?;
         let ObjectMeta { size, e_tag, last_modified, .. } = head(&location)?;
@@ -74,7 +74,7 @@ impl ObjectFile {
             key: key(&location)?,
             size,
             etag: e_tag,
-            cache: Cache::of(&version),
+            cache: Cache::of(&version)?,
             recent: Mutex::default(),
         };
         Ok(Self { object: Arc::new(object), position: 0, ahead: Mutex::default() })

@@ -160,6 +160,29 @@ fn an_overlap_does_not_end_before_all_have_the_newer_authority() {
     assert_eq!(load(&directory, "oregon").authorities().len(), 2, "nothing has changed");
 }
 
+/// The authority is written before the folders of nodes.
+#[test]
+fn an_overlap_whose_end_has_failed_half_way_is_ended_by_another_call() {
+    let path = tempfile::tempdir().unwrap();
+    let mut directory = directory(path.path());
+    directory.replace_authority(now(), QUARTER).unwrap();
+    // A folder in the place of a draft, which cannot be written.
+    let draft = directory.folder(&server("tokyo")).join(".trust.pem.part");
+    fs::create_dir(&draft).unwrap();
+    let failed = directory.end_overlap().unwrap_err();
+    assert!(matches!(failed, CertificateError::Io { .. }), "{failed}");
+    assert_eq!(load(&directory, "tokyo").authorities().len(), 2);
+
+    fs::remove_dir(&draft).unwrap();
+    let mut directory = Directory::open(path.path()).unwrap();
+    directory.end_overlap().unwrap();
+    for dc in ["oregon", "tokyo"] {
+        assert_eq!(load(&directory, dc).authorities().len(), 1, "{dc}");
+    }
+    let over = directory.end_overlap().unwrap_err();
+    assert!(matches!(over, CertificateError::NoOverlap), "{over}");
+}
+
 #[test]
 fn a_folder_without_a_list_of_what_is_revoked_is_no_good() {
     let path = tempfile::tempdir().unwrap();

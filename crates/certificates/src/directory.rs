@@ -172,17 +172,26 @@ impl Directory {
         self.issue(&self.members(), now, lasting)
     }
 
-    /// Stops trusting the authority that was replaced, once every node here has a certificate of the newer one.
+    /// Stops trusting the authority that was replaced, once every node here has a certificate of the newer one. Where a
+    /// file could not be written, another call writes those that are left.
     ///
     /// # Errors
     /// Where no authority was replaced, a node still has a certificate of the older one, or a file cannot be written.
     pub fn end_overlap(&mut self) -> Result<(), CertificateError> {
-        self.authority.end_overlap()?;
-        for node in self.members() {
-            let folder = self.folder(&node);
-            let bridged =
-                !folder.join(NODE).exists() || Credentials::load(&folder)?.chain().len() > 1;
-            if !bridged {
+        match self.authority.end_overlap() {
+            Ok(()) => self.check_bridged()?,
+            // The authority is written first, so that an overlap that has ended may be left in folders of nodes.
+            Err(CertificateError::NoOverlap) if self.has_other_trust()? => {}
+            Err(error) => return Err(error),
+        }
+        self.authority.save(&self.path)?;
+        self.write_trust()
+    }
+
+    /// Checks that every node here has a certificate of the newer authority.
+    fn check_bridged(&self) -> Result<(), CertificateError> {
+        for folder in self.member_folders() {
+            if Credentials::load(&folder)?.chain().len() == 1 {
                 return Err(CertificateError::Wrong {
                     path: folder,
                     found: "a certificate of the older authority".into(),
@@ -190,8 +199,18 @@ impl Directory {
                 });
             }
         }
-        self.authority.save(&self.path)?;
-        self.write_trust()
+        Ok(())
+    }
+
+    /// Whether a node here trusts other authorities than those of this directory.
+    fn has_other_trust(&self) -> Result<bool, CertificateError> {
+        let authorities = self.authority.certificates();
+        for folder in self.member_folders() {
+            if Credentials::load(&folder)?.authorities() != authorities {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The name of the run.
@@ -247,12 +266,15 @@ impl Directory {
     /// Writes the authorities and their revocation lists into the folder of every node.
     fn write_trust(&self) -> Result<(), CertificateError> {
         let (authorities, removed) = (self.authority.certificates(), self.authority.removed()?);
-        for folder in self.members().iter().map(|node| self.folder(node)) {
-            if folder.join(NODE).exists() {
-                save_trust(&folder, &authorities, &removed)?;
-            }
-        }
-        Ok(())
+        self.member_folders()
+            .iter()
+            .try_for_each(|folder| save_trust(folder, &authorities, &removed))
+    }
+
+    /// The folders of members that are there.
+    fn member_folders(&self) -> Vec<PathBuf> {
+        let folders = self.members().into_iter().map(|node| self.folder(&node));
+        folders.filter(|folder| folder.join(NODE).exists()).collect()
     }
 }
 

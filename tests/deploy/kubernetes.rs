@@ -56,6 +56,58 @@ fn every_address_port_secret_and_volume_leads_to_something() {
     assert!(!bench.path("apart/kustomization.yaml").exists());
 }
 
+/// Containers have a file system that is read-only.
+#[test]
+fn examples_on_disk_have_a_volume_in_the_pods_that_read_data() {
+    let bench = Bench::new();
+    let on_disk = |path: &str, scratch: &str| -> Vec<String> {
+        let settings = ["source=movielens", "examples=disk", path, scratch].into_iter();
+        let flags = settings.map(|setting| ["--set".to_owned(), format!("app.data.{setting}")]);
+        flags.flatten().collect()
+    };
+    let check = |out: &str, settings: Vec<String>, dc: &str, expect: &[(&str, &[&str])]| {
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        bench.deploy("kubernetes", out, &settings);
+        assert_eq!(faults(&bench, out, Some("gaia-three-data")), [""; 0], "{out}");
+        let manifests = Manifests::read(&bench.path(out).join(dc));
+        let found: Vec<(String, Vec<String>)> = manifests
+            .jobs()
+            .iter()
+            .map(|job| {
+                let pod = &job["spec"]["template"]["spec"];
+                let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap().iter();
+                let scratch = mounts.filter(|mount| mount["name"] == "scratch");
+                let text = |value: &Value| value.as_str().unwrap().to_owned();
+                (text(&pod["hostname"]), scratch.map(|mount| text(&mount["mountPath"])).collect())
+            })
+            .collect();
+        let expect: Vec<(String, Vec<String>)> = expect
+            .iter()
+            .map(|(pod, at)| ((*pod).into(), at.iter().map(|at| (*at).into()).collect()))
+            .collect();
+        assert_eq!(found, expect, "{out}");
+    };
+
+    // Only workers have data where each data center has its own.
+    let own = on_disk("path=/data/{dc}/ratings.csv", "scratch=/var/tmp");
+    let expect: [(&str, &[&str]); 2] = [("server-0", &[]), ("worker-0", &["/var/tmp"])];
+    check("own", own, "Tokyo_1", &expect);
+    let elsewhere = on_disk("path=/data/{dc}/ratings.csv", "at.ireland.scratch=/mnt/fast");
+    check("elsewhere", elsewhere, "ireland", &[("server-0", &["/mnt/fast"])]);
+    let whole = on_disk("path=/data/ratings.csv", "scratch=/tmp");
+    check("whole", whole, "Tokyo_1", &[("server-0", &["/tmp"]), ("worker-0", &["/tmp"])]);
+    let state = on_disk("path=/data/ratings.csv", "scratch=/var/lib/gaia");
+    check("state", state, "Tokyo_1", &[("server-0", &[]), ("worker-0", &[])]);
+
+    let below = on_disk("path=/data/ratings.csv", "scratch=/data/scratch");
+    let mut deploy = vec!["deploy", "kubernetes", "run.toml", "--out", "below"];
+    deploy.extend(below.iter().map(String::as_str));
+    let refused = bench.gaia(&deploy);
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    let expect = "`app.data.scratch` is `/data/scratch`, expected a folder beside those";
+    assert!(said(&refused).contains(expect), "{}", said(&refused));
+}
+
 #[test]
 fn credentials_of_object_storage_come_from_a_secret() {
     let bench = Bench::new();

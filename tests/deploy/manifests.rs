@@ -67,6 +67,7 @@ impl Manifests {
 
             self.check_ports(job, after("--listen"), after("--metrics"), &mut fault);
             self.check_volumes(job, &arguments, data, &mut claimed, &mut fault);
+            self.check_scratch(job, plan, dc, &arguments, &mut fault);
             let node = self.check_nodes(job, dc, &arguments, &mut fault);
             if let Some(listens) = after("--listen") {
                 let port = listens.rsplit(':').next().unwrap().to_owned();
@@ -194,9 +195,42 @@ impl Manifests {
                 if !is_data && !arguments.iter().any(is_below) {
                     fault(format!("nothing is kept at {at}"));
                 }
-            } else {
+            } else if !volume["emptyDir"].is_object() {
                 fault(format!("volume {volume} has an unknown source"));
             }
+        }
+    }
+
+    /// A pod whose process writes examples to disk has a volume for them, and no other pod has.
+    fn check_scratch(
+        &self,
+        job: &Value,
+        plan: &Plan,
+        dc: &str,
+        arguments: &[String],
+        fault: &mut impl FnMut(String),
+    ) {
+        let pod = &job["spec"]["template"]["spec"];
+        let volumes = pod["volumes"].as_array().unwrap();
+        let is_scratch = |mount: &&Value| {
+            let of_it = |volume: &&Value| volume["name"] == mount["name"];
+            volumes.iter().find(of_it).is_some_and(|volume| volume["emptyDir"].is_object())
+        };
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        let mounts: Vec<&Value> = mounts.iter().filter(is_scratch).collect();
+        if mounts.iter().any(|mount| mount["readOnly"] == true) {
+            fault("its examples cannot be written".into());
+        }
+
+        let found: BTreeSet<PathBuf> =
+            mounts.iter().map(|mount| text(&mount["mountPath"]).into()).collect();
+        let reads = !plan.has_own_data() || arguments.iter().any(|word| word == "--worker");
+        let app = plan.app.as_ref().filter(|_| reads);
+        let written = app.map(|app| app.scratch_folders(&[dc.to_owned()])).unwrap_or_default();
+        let state = Path::new("/var/lib/gaia");
+        let expected = written.into_iter().filter(|folder| folder != state).collect();
+        if found != expected {
+            fault(format!("it has volumes at {found:?}, and examples are written to {expected:?}"));
         }
     }
 

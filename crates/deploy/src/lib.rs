@@ -99,6 +99,15 @@ pub enum DeployError {
         /// The path that does not fit.
         path: String,
     },
+    /// Examples on disk lie where no volume can be mounted.
+    #[error(
+        "`app.data.scratch` is `{folder}`, expected a folder beside those of the image, of the data and of the state, such as \
+         /var/tmp, or /var/lib/gaia for the claim of each process"
+    )]
+    ScratchFolder {
+        /// The folder that does not fit.
+        folder: String,
+    },
 }
 
 impl DeployedFile {

@@ -16,6 +16,8 @@ pub(crate) struct SiteView<'p> {
     dc: &'p str,
     /// Whether the coordinator runs here.
     conducts: bool,
+    /// Whether the topology names the coordinator's address.
+    named: bool,
     processes: Vec<ProcessView<'p>>,
 }
 
@@ -51,22 +53,22 @@ pub fn local(plan: &Plan) -> Result<Vec<DeployedFile>, DeployError> {
     let sites = sites(plan)?;
     check_hosts_unless_here(&sites)?;
     let run = RunView::new(plan, &sites);
+    let views: Vec<_> = sites.iter().map(|site| SiteView::new(plan, site)).collect();
     let here = Address { host: "127.0.0.1".into(), port: COORDINATOR_PORT };
     let coordinator = plan.deployment.coordinator.clone().or(Some(here));
     let deployment = Deployment { coordinator, ..plan.deployment.clone() };
     let plan = &Plan { deployment, ..plan.clone() };
 
     let mut files = vec![DeployedFile::new("", "README.md", fill(README, &run))];
-    for site in &sites {
-        let view = SiteView::new(plan, site);
-        let folder = site.name.as_str();
+    for view in &views {
+        let folder = view.dc;
         files.extend([
-            DeployedFile::new(folder, "README.md", fill(SITE_README, &view)),
+            DeployedFile::new(folder, "README.md", fill(SITE_README, view)),
             DeployedFile::new(folder, "run.toml", plan.to_toml()),
             DeployedFile::program(folder, "keep", KEEP.into()),
-            DeployedFile::program(folder, "node", fill(NODE, &view)),
-            DeployedFile::program(folder, "start", fill(START, &view)),
-            DeployedFile::program(folder, "stop", fill(STOP, &view)),
+            DeployedFile::program(folder, "node", fill(NODE, view)),
+            DeployedFile::program(folder, "start", fill(START, view)),
+            DeployedFile::program(folder, "stop", fill(STOP, view)),
         ]);
     }
     Ok(files)
@@ -78,6 +80,7 @@ impl<'p> SiteView<'p> {
             run: &plan.name,
             dc: &site.name,
             conducts: site.processes.iter().any(Process::is_coordinator),
+            named: plan.deployment.coordinator.is_some(),
             processes: site.processes.iter().map(ProcessView::new).collect(),
         }
     }

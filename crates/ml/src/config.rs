@@ -284,6 +284,12 @@ impl<S: DataSource, G: Clone + Default> DataConfig<S, G> {
         own.filter(|own| own.source != S::default()).filter_map(|own| own.path).collect()
     }
 
+    /// The folders that examples of these data centers are written to; none where they are in memory.
+    pub(super) fn scratch_folders(&self, data_centers: &[String]) -> BTreeSet<PathBuf> {
+        let own = data_centers.iter().map(|name| self.in_data_center(name));
+        own.filter(|own| own.examples == ExamplesOn::Disk).map(|own| own.scratch.0).collect()
+    }
+
     /// The same settings, wherever data files lie. Whether each data center has its own is kept.
     #[must_use]
     pub fn without_paths(&self) -> Self {

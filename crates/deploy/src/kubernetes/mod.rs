@@ -25,7 +25,7 @@ use crate::template::fill;
 use crate::{DeployError, DeployedFile, Process, Site, sites};
 use names::Names;
 use objects::Kustomization;
-use site::SiteManifests;
+use site::{STATE_FOLDER, SiteManifests};
 
 /// What the manifests say that the plan does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +87,8 @@ pub fn kubernetes(
     let (objects, files): (Vec<_>, Vec<_>) =
         data_paths(plan).into_iter().partition(|path| is_url(path));
     let data = data_folder(&files)?;
+    let scratch = sites.iter().map(|site| scratch_folders(plan, site, data.as_deref()));
+    let scratch: Vec<Vec<String>> = scratch.collect::<Result<_, _>>()?;
     let credentials = (!objects.is_empty()).then(|| names.credentials());
     let claim = names.data_claim();
     let exposes = |site: &Site| site.processes.iter().any(|process| process.named.is_some());
@@ -113,7 +115,7 @@ pub fn kubernetes(
         let all = Kustomization::of_folders(sites.iter().map(|site| site.name.clone()).collect());
         files.push(DeployedFile::new("", "kustomization.yaml", objects::yaml(&[all])));
     }
-    for (site, own) in sites.iter().zip(&view.sites) {
+    for ((site, own), scratch) in sites.iter().zip(&view.sites).zip(scratch) {
         let manifests = SiteManifests {
             site,
             names: &names,
@@ -122,6 +124,8 @@ pub fn kubernetes(
             all_addresses: if options.ipv6 { "[::]" } else { "0.0.0.0" },
             data: data.as_deref(),
             reads_objects: credentials.is_some(),
+            scratch,
+            all_read: !plan.has_own_data(),
         };
         let folder = site.name.as_str();
         let own = OwnView { all: &view, site: own };
@@ -165,6 +169,39 @@ fn data_paths(plan: &Plan) -> Vec<PathBuf> {
     let homes: Vec<String> = plan.topology.data_homes().into_iter().map(|home| home.name).collect();
     let data = plan.app.iter().flat_map(|app| app.paths(&homes));
     data.chain(plan.evaluate.data.clone()).chain(plan.model.init.clone()).collect()
+}
+
+/// The folders of a data center that examples on disk need a volume for. The claim for the state can be written as it is.
+fn scratch_folders(
+    plan: &Plan,
+    site: &Site,
+    data: Option<&str>,
+) -> Result<Vec<String>, DeployError> {
+    let (topology, homes) = (&plan.topology, plan.topology.data_homes());
+    let own = topology.dc_named(&site.name).map(|dc| topology.homes_of(dc)).unwrap_or_default();
+    let names: Vec<String> = homes[own].iter().map(|home| home.name.clone()).collect();
+    let folders = plan.app.iter().flat_map(|app| app.scratch_folders(&names));
+
+    let needed = folders.filter(|folder| folder != Path::new(STATE_FOLDER));
+    needed.map(|folder| scratch_folder(&folder, data)).collect()
+}
+
+/// A folder at which a volume hides nothing, and whose place can be made.
+fn scratch_folder(folder: &Path, data: Option<&str>) -> Result<String, DeployError> {
+    let overlaps = |other: &str| folder.starts_with(other) || Path::new(other).starts_with(folder);
+    let mut components = folder.components();
+    let is_rooted = components.next() == Some(Component::RootDir);
+    let mut names = components.map(|component| match component {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    let first = names.next().flatten().filter(|first| *first == VAR || !TAKEN.contains(first));
+    let is_plain = is_rooted && first.is_some() && names.all(|name| name.is_some());
+
+    let text = folder.to_str().filter(|text| is_plain && !text.contains(':'));
+    let text = text.filter(|_| !overlaps(STATE_FOLDER) && !data.is_some_and(overlaps));
+    text.map(str::to_owned)
+        .ok_or_else(|| DeployError::ScratchFolder { folder: folder.display().to_string() })
 }
 
 /// The folder at the root that holds all data; nothing where the run reads no file.
@@ -215,7 +252,10 @@ const SERVER_PORT: u16 = 4433;
 
 /// Folders of the image, and those that manifests mount.
 const TAKEN: [&str; 11] =
-    ["bin", "dev", "etc", "lib", "lib64", "proc", "root", "sbin", "sys", "usr", "var"];
+    ["bin", "dev", "etc", "lib", "lib64", "proc", "root", "sbin", "sys", "usr", VAR];
+
+/// The folder of the image with that for large temporary files, `/var/tmp`.
+const VAR: &str = "var";
 
 const README: &str = include_str!("../../templates/kubernetes/README.md");
 const SITE_README: &str = include_str!("../../templates/kubernetes/site.md");
@@ -243,5 +283,18 @@ mod tests {
         check(&["/data/a", "/other/b"], Err("/other/b"));
         check(&["/etc/passwd"], Err("/etc/passwd"));
         check(&["data/a"], Err("data/a"));
+    }
+
+    #[test]
+    fn examples_on_disk_go_where_a_volume_hides_nothing() {
+        for fits in ["/var/tmp", "/tmp", "/mnt/fast/disk", "/database"] {
+            assert_eq!(scratch_folder(Path::new(fits), Some("/data")), Ok(fits.into()));
+        }
+        let of_the_image = ["/", "/usr", "/etc/gaia", "/dev/shm", "/var", "/var/lib"];
+        let of_others = ["/data", "/data/scratch", "/var/lib/gaia/scratch"];
+        for folder in of_the_image.into_iter().chain(of_others).chain(["tmp", "/tmp/../usr"]) {
+            let wrong = DeployError::ScratchFolder { folder: folder.into() };
+            assert_eq!(scratch_folder(Path::new(folder), Some("/data")), Err(wrong));
+        }
     }
 }

@@ -231,6 +231,8 @@ pub(super) enum VolumeSource {
     ConfigMap {
         name: String,
     },
+    /// A folder on the disk of the machine, which is gone with its pod.
+    EmptyDir {},
     #[serde(rename_all = "camelCase")]
     PersistentVolumeClaim {
         claim_name: String,

@@ -11,6 +11,7 @@ use super::objects::{
 };
 use super::port;
 use crate::{CERTIFICATES, Process, Site};
+use gaia_certificates::Role;
 
 /// What the manifests of a data center are made from.
 pub(super) struct SiteManifests<'p> {
@@ -24,6 +25,10 @@ pub(super) struct SiteManifests<'p> {
     pub(super) reads_objects: bool,
     /// Where the claim for data is mounted.
     pub(super) data: Option<&'p str>,
+    /// The folders that processes with data write examples to.
+    pub(super) scratch: Vec<String>,
+    /// Whether processes without a worker read data, too.
+    pub(super) all_read: bool,
 }
 
 impl SiteManifests<'_> {
@@ -196,6 +201,7 @@ impl SiteManifests<'_> {
             mount(STATE, STATE_FOLDER, false),
         ];
         volume_mounts.extend(self.data.map(|folder| mount(DATA, folder, true)));
+        volume_mounts.extend(self.scratch(process).iter().map(|at| mount(SCRATCH, at, false)));
 
         Container {
             name: CONTAINER,
@@ -249,7 +255,16 @@ impl SiteManifests<'_> {
             (STATE, claim(self.names.object(dc, &process.name), false)),
         ];
         sources.extend(self.data.map(|_| (DATA, claim(self.names.data_claim(), true))));
+        if !self.scratch(process).is_empty() {
+            sources.push((SCRATCH, VolumeSource::EmptyDir {}));
+        }
         sources.into_iter().map(|(name, source)| Volume { name, source }).collect()
+    }
+
+    /// The folders that a process writes examples to.
+    fn scratch(&self, process: &Process) -> &[String] {
+        let reads = self.all_read || process.nodes.iter().any(|node| node.role == Role::Worker);
+        if reads { &self.scratch } else { &[] }
     }
 
     fn object<S>(
@@ -320,11 +335,12 @@ const METRICS: &str = "metrics";
 const RUN: &str = "run";
 const STATE: &str = "state";
 const DATA: &str = "data";
+const SCRATCH: &str = "scratch";
 
 /// Folders in the container.
 const RUN_FOLDER: &str = "/etc/gaia/run";
 const CERTIFICATES_FOLDER: &str = "/etc/gaia/certs";
-const STATE_FOLDER: &str = "/var/lib/gaia";
+pub(super) const STATE_FOLDER: &str = "/var/lib/gaia";
 
 const METRICS_PORT: u16 = 9464;
 

@@ -195,6 +195,19 @@ impl AppConfig {
         }
     }
 
+    /// The folders that processes of these data centers write their examples to; none where examples are in memory.
+    pub fn scratch_folders(&self, data_centers: &[String]) -> BTreeSet<PathBuf> {
+        match self {
+            Self::MatrixFactorization(config) => config.data.scratch_folders(data_centers),
+            Self::SoftmaxRegression(config) => config.data.scratch_folders(data_centers),
+            Self::Perceptron(config) => config.data.scratch_folders(data_centers),
+            Self::ConvolutionalNetwork(config) => config.data.scratch_folders(data_centers),
+            Self::LogisticRegression(config) => config.data.scratch_folders(data_centers),
+            Self::TopicModel(config) => config.data.as_data().scratch_folders(data_centers),
+            Self::External(_) => BTreeSet::new(),
+        }
+    }
+
     /// Whether each data center has data of its own.
     pub fn is_per_data_center(&self) -> bool {
         match self {

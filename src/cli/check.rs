@@ -95,7 +95,11 @@ pub(super) fn check(
     applications: &dyn Applications,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let file = flags.run.read(applications)?;
+    // Links are those of a node.
+    let file = match flags.connect {
+        true => flags.run.read_for_nodes(applications)?,
+        false => flags.run.read(applications)?,
+    };
     let plan = file.plan()?;
     let own = flags.place.data_center(&plan)?;
     check_place(flags)?;

@@ -15,8 +15,8 @@ use serde::Serialize;
 use super::certs::{lasting, nodes};
 use super::{Failure, OutputFlags, RunFlags, Terminal};
 use crate::applications::Applications;
-use gaia_certificates::{Credentials, Directory, Identity};
-use gaia_config::{DriverKind, Plan};
+use gaia_certificates::{Credentials, Directory, Identity, State};
+use gaia_config::Plan;
 use gaia_deploy::{CERTIFICATES, DeployedFile, KubernetesOptions, Site};
 use gaia_model::new_file;
 
@@ -117,7 +117,7 @@ pub(super) fn deploy(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let flags = verb.flags();
-    let plan = Plan { driver: DriverKind::Real, ..flags.run.read(applications)?.plan()? };
+    let plan = flags.run.read_for_nodes(applications)?.plan()?;
     let folder = verb.output().out.clone().unwrap_or_else(|| DIRECTORY.into());
     let sites = gaia_deploy::sites(&plan)?;
     let files = verb.files(&plan)?;
@@ -174,7 +174,8 @@ fn certificates(folder: &Path, plan: &Plan, validity: Duration) -> Result<Direct
     }
 
     let listed = directory.list(now)?;
-    let known: Vec<&Identity> = listed.iter().filter_map(|entry| entry.identity.as_ref()).collect();
+    let present = listed.iter().filter(|entry| entry.state != State::Absent);
+    let known: Vec<&Identity> = present.filter_map(|entry| entry.identity.as_ref()).collect();
     let mut new = nodes(&plan.name, &plan.topology);
     new.retain(|node| !known.contains(&node));
     directory.issue(&new, now, validity)?;

@@ -503,6 +503,23 @@ impl From<OsString> for Resume {
 impl RunFlags {
     /// The run file, which names an application, with the overrides of the flags.
     pub(crate) fn read(&self, applications: &dyn Applications) -> Result<RunFile, Failure> {
+        self.read_for(self.driver.as_deref(), applications)
+    }
+
+    /// As [`Self::read`], for a process of the real driver, whatever driver the file and the flags name. Settings are resolved
+    /// and checked for that driver.
+    pub(crate) fn read_for_nodes(
+        &self,
+        applications: &dyn Applications,
+    ) -> Result<RunFile, Failure> {
+        self.read_for(Some(DriverKind::Real.name()), applications)
+    }
+
+    fn read_for(
+        &self,
+        driver: Option<&str>,
+        applications: &dyn Applications,
+    ) -> Result<RunFile, Failure> {
         let mut overrides = Vec::new();
         for setting in &self.settings {
             overrides.push(Override::parse(setting)?);
@@ -510,7 +527,7 @@ impl RunFlags {
         if let Some(seed) = self.seed {
             overrides.push(Override::flag("--seed", "seed", &seed.to_string()));
         }
-        if let Some(driver) = &self.driver {
+        if let Some(driver) = driver {
             overrides.push(Override::flag("--driver", "driver", driver));
         }
         if let Some(init) = &self.init {

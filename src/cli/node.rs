@@ -70,9 +70,8 @@ pub(super) fn node(
     applications: &dyn Applications,
     terminal: &Terminal,
 ) -> Result<Done, Failure> {
-    let file = flags.run.read(applications)?;
-    let mut plan = file.plan()?;
-    plan.driver = gaia_config::DriverKind::Real;
+    let file = flags.run.read_for_nodes(applications)?;
+    let plan = file.plan()?;
     let mut options = flags.place.options(&plan, flags.ends_with_stdin)?;
     options.models.clone_from(&flags.run.output.out);
     name_node(&labels(&plan, &options.nodes).join("+"));

@@ -63,6 +63,26 @@ fn a_second_deployment_keeps_certificates_and_takes_in_new_nodes() {
 }
 
 #[test]
+fn a_node_whose_certificate_is_gone_is_given_another() {
+    let bench = Bench::new();
+    bench.deploy("local", "out", &[]);
+    let [gone, deployed, other] = [
+        "out/certs/nodes/Tokyo_1/server-0",
+        "out/Tokyo_1/certs/nodes/Tokyo_1/server-0/node.pem",
+        "out/Tokyo_1/certs/nodes/Tokyo_1/worker-0/node.pem",
+    ]
+    .map(|path| bench.path(path));
+    let (key, kept) = (fs::read(&deployed).unwrap(), fs::read(&other).unwrap());
+    fs::remove_dir_all(&gone).unwrap();
+
+    bench.deploy("local", "out", &[]);
+    let issued = fs::read(gone.join("node.pem")).unwrap();
+    assert_ne!(issued, key);
+    assert_eq!(fs::read(&deployed).unwrap(), issued);
+    assert_eq!(fs::read(&other).unwrap(), kept);
+}
+
+#[test]
 fn folders_of_others_are_refused() {
     let bench = Bench::new();
     bench.deploy("slurm", "out", &[]);

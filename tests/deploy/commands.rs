@@ -98,6 +98,37 @@ fn addresses_at_which_other_hosts_do_not_reach_a_node_are_refused() {
     assert_eq!(here.status.code(), Some(0), "{}", said(&here));
 }
 
+/// A run file for simulations would have nodes wait for computed times, without a word.
+#[test]
+fn settings_that_follow_from_the_driver_are_those_of_the_real_one() {
+    let bench = Bench::new();
+    fs::write(bench.path("run.toml"), RUN.replace("[compute]\nmodel = \"cost\"\n", "")).unwrap();
+    let emulated = ["--set", "driver=emulated", "--set", "checkpoint.every=9"];
+    bench.deploy("local", "out", &emulated);
+    let deployed = fs::read_to_string(bench.path("out/Tokyo_1/run.toml")).unwrap();
+    let deployed: toml::Table = deployed.parse().unwrap();
+    assert_eq!(deployed["driver"].as_str(), Some("real"));
+    assert_eq!(deployed["compute"]["model"].as_str(), Some("measured"));
+    assert_eq!(deployed["checkpoint"]["every"].as_integer(), Some(9));
+
+    // The nodes would refuse what the deployment has taken.
+    let everywhere = ["--set", "evaluate.where=everywhere"];
+    for verb in [
+        &["deploy", "local", "run.toml", "--out", "other"][..],
+        &["node", "run.toml", "--coordinator"],
+        &["check", "run.toml", "--connect", "--coordinator"],
+    ] {
+        let output = bench.gaia(&[verb, &everywhere].concat());
+        assert_eq!(output.status.code(), Some(2), "{verb:?}: {}", said(&output));
+        assert!(said(&output).contains("evaluate.where"), "{verb:?}: {}", said(&output));
+    }
+    assert!(!bench.path("other").exists());
+
+    // What it lacks is a certificate.
+    let node = bench.gaia(&[&["node", "run.toml", "--coordinator"], &emulated[..]].concat());
+    assert!(!said(&node).contains("checkpoint.every"), "{}", said(&node));
+}
+
 /// A folder that somebody else has made may have links where scripts are to be.
 #[cfg(unix)]
 #[test]
@@ -136,6 +167,27 @@ fn a_node_that_a_data_center_does_not_have_is_refused_by_its_scripts() {
         let expect = "found `server-7`, expected a node: server-0 worker-0";
         assert!(said(&output).contains(expect), "{script}: {}", said(&output));
     }
+}
+
+/// Servers would listen there, and the coordinator on the loopback interface.
+#[test]
+fn an_address_of_the_host_is_refused_where_the_topology_names_none() {
+    let bench = Bench::new();
+    bench.deploy("local", "out", &[]);
+    let output = bench
+        .command(bench.path("out/Tokyo_1/node"))
+        .arg("server-0")
+        .env("GAIA_HOST", "192.0.2.7")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let expect = "found GAIA_HOST `192.0.2.7`, expected a topology that names addresses";
+    assert!(said(&output).contains(expect), "{}", said(&output));
+
+    let coordinator = "topology.coordinator_address=192.0.2.7:7000";
+    bench.deploy("local", "named", &["--set", coordinator]);
+    let script = fs::read_to_string(bench.path("named/virginia/node")).unwrap();
+    assert!(!script.contains("expected a topology"), "{script}");
 }
 
 #[test]

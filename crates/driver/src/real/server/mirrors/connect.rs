@@ -142,19 +142,36 @@ impl Connector {
     }
 }
 
-/// Checks once whether a server's mirror answers over QUIC.
+/// Checks whether a server's mirror answers over QUIC at one of its addresses. Each is tried once. Where none answers, this is the
+/// fault of the first.
 pub(in crate::real) async fn check(
     context: &NodeContext,
     to: ServerId,
     address: &Address,
 ) -> Result<(), LinkFault> {
     let endpoint = dialling_endpoint(address).await?;
+    let local = endpoint.local_addr().map_err(|error| LinkFault::of_io(&error))?;
+    let mut checked = Ok(());
+    for at in resolve_for(address, local).await? {
+        match check_at(context, to, &endpoint, at).await {
+            Ok(()) => return Ok(()),
+            Err(fault) => checked = checked.and(Err(fault)),
+        }
+    }
+    checked
+}
+
+/// Checks one address.
+async fn check_at(
+    context: &NodeContext,
+    to: ServerId,
+    endpoint: &Endpoint,
+    at: SocketAddr,
+) -> Result<(), LinkFault> {
     let mut tls =
         connecting(&context.credentials, &context.run_context.identity(NodeId::Server(to)));
     tls.alpn_protocols = vec![CHECK.to_vec()];
-    let local = endpoint.local_addr().map_err(|error| LinkFault::of_io(&error))?;
-    let at = resolve_for(address, local).await?[0];
-    let connection = dial(&endpoint, at, tls, transport(context, None), ANSWER_MAX).await?;
+    let connection = dial(endpoint, at, tls, transport(context, None), ANSWER_MAX).await?;
 
     // The accepting end closes a check with its protocol version.
     let closed = timeout(ANSWER_MAX, connection.closed()).await;

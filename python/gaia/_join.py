@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from gaia._arrays import Arrays, ArraysRun
 from gaia._errors import GaiaError
 from gaia._inside import inside
-from gaia._place import IN_ANOTHER_PROCESS, Worker, imports_script, named, worker
+from gaia._place import IN_ANOTHER_PROCESS, Worker, check_thread, imports_script, named, worker
 from gaia._run import Evaluate, Run
 from gaia._sparse import evaluated_rows
 
@@ -162,6 +162,8 @@ def _worker() -> Worker | None:
         return current
     place, (process, _) = named(), inside()
     # Of several processes that are one worker, the first takes part in the run.
+    if place is None:
+        check_thread("gaia.join(...)", "the loop over its steps to run there")
     if place is None or (place.is_group and process > 0):
         return None
     from gaia._node import Node

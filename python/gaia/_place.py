@@ -189,14 +189,29 @@ def _worker_number() -> tuple[int, int, bool]:
     place = named()
     if place is None and SCRIPTS in os.environ and _parent_process() is not None:
         raise GaiaError(f"gaia.rank() or gaia.size() {IN_ANOTHER_PROCESS}, and be handed to that process", 2)
-    if place is None and _scripts > 0:
-        raise GaiaError(
-            "gaia.rank() or gaia.size() was called in a thread that is none of the scripts of the run, such as one that a script "
-            "has started, expected it to be called in the script's own thread, and be handed to that thread",
-            2,
-        )
+    if place is None:
+        check_thread("gaia.rank() or gaia.size()", "be handed to that thread")
     # Processes that train without Gaia count one by one as well.
     return (0, 1, True) if place is None else (place.rank, place.size, place.is_group)
+
+
+def check_thread(called: str, otherwise: str) -> None:
+    """Checks that a call in a thread without a worker is not made while this process runs scripts in threads: it would be taken
+    for a script that runs alone.
+
+    Args:
+        called: What is called.
+        otherwise: What is to be done with it in a script, for the thread.
+
+    Raises:
+        GaiaError: It is.
+    """
+    if _scripts > 0:
+        raise GaiaError(
+            f"{called} was called in a thread that is none of the scripts of the run, such as one that a script has started, "
+            f"expected it to be called in the script's own thread, and {otherwise}",
+            2,
+        )
 
 
 def imports_script() -> bool:

@@ -94,6 +94,21 @@ def test_a_number_is_not_guessed_in_a_thread_of_a_script(three, ask):
     assert raised_in_time(ask) is None and (gaia.rank(), gaia.size()) == (0, 1)
 
 
+def test_a_thread_of_a_script_does_not_train_alone(three):
+    said = []
+
+    def starts_a_thread():
+        weights = {"weights": numpy.zeros(3, dtype=numpy.float32)}
+        said.append(raised_in_time(lambda: gaia.join(weights, evaluate=lambda _: 0.0)))
+        main()
+
+    gaia.simulate(starts_a_thread, three, set={"stop.clocks": 2})
+    assert len(said) == 6
+    for error in said:
+        assert isinstance(error, gaia.GaiaError) and error.exit_code == 2
+        assert "gaia.join(...) was called in a thread that is none of the scripts of the run" in str(error), error
+
+
 def test_the_default_run_leaves_files_beside_its_directory_alone(tmp_path):
     own = tmp_path / "digits.toml"
     own.write_text("# mine\n")

@@ -737,6 +737,22 @@ fn evaluations(bench: &Bench, directory: &str) -> Vec<Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
+/// No node is there that it could wait for.
+#[test]
+fn a_coordinator_does_not_wait_for_nodes_if_it_cannot_write_its_results() {
+    let names = ["north", "south"];
+    let bench = Bench::new(&run_file(&names, "", "clocks = 20"));
+    bench.certify("certs", &names);
+    fs::create_dir(bench.path("thesis")).unwrap();
+    fs::write(bench.path("thesis/thesis.tex"), "years of work").unwrap();
+    for state in [&[][..], &["--state", "state"]] {
+        let conduct = [&["--coordinator", "--out", "thesis"], state].concat();
+        let (code, said) = bench.node(&free_address(), "certs", &conduct).end();
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("thesis: not empty, expected a new or an empty directory"), "{said}");
+    }
+}
+
 #[test]
 fn a_coordinator_that_was_killed_goes_on_where_it_was() {
     let names = ["north", "south"];

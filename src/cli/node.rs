@@ -8,10 +8,11 @@ use clap::Args;
 use super::deciding::{chosen_by_coordinator, tell};
 use super::log::name_node;
 use super::node_data::data_of;
+use super::out::Claim;
 use super::sole_use::{SoleUse, check_is_of};
 use super::train::{Before, show_again};
 use super::training::{Shown, carry_out_with, show_result};
-use super::{Done, Failure, LiveFlags, RunFlags, Terminal, signals};
+use super::{Done, Failure, LiveFlags, Resume, RunFlags, Terminal, signals};
 use crate::applications::Applications;
 use gaia_config::{Plan, Variables, coordinator_address, placed};
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
@@ -81,8 +82,13 @@ pub(super) fn node(
         terminal.note(&format!("metrics at http://{address}/metrics"));
     }
 
-    let data = data_of(&plan, &options.nodes, &file, applications)?;
     let is_coordinator = options.nodes.contains(&NodeId::Coordinator);
+    // What a coordinator that comes back has written stays.
+    let resume = if options.state.is_some() { Resume::Auto } else { Resume::Never };
+    let out = flags.run.output.out.as_deref().filter(|_| is_coordinator);
+    let _claim = Claim::of(out, &resume)?;
+
+    let data = data_of(&plan, &options.nodes, &file, applications)?;
     if flags.live.live.is_some() && !is_coordinator {
         return Err(Failure::usage(NOT_SHOWN));
     }

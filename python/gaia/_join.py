@@ -83,7 +83,8 @@ def join(
         evaluate_rows: By the name of the weight of a :class:`gaia.torch.Embedding`: the rows that ``evaluate`` reads, as a
             tensor, an array or a list of whole numbers. This worker holds them during evaluations and after the run.
         statistics: Of arrays, the paths of those that are statistics, such as ``["norm.mean"]``, or of parts of the tree that
-            have them. Data centers agree on their mean. Those of a module are its buffers.
+            have them. Data centers agree on their mean; with ASP, TAP and SSP each script goes on from its own while it trains.
+            Those of a module are its buffers.
         momentum: Of arrays, the share of the last step that each step adds, as plain SGD with momentum does: ASP then shares
             gradients instead of steps. Needs ``steps_per_clock=1``. That of a module is its optimizer's.
 

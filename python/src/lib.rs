@@ -7,6 +7,7 @@ mod buffer;
 mod exchange;
 mod interrupt;
 mod log;
+mod own_statistics;
 mod parts;
 mod program;
 mod scripts;

@@ -96,6 +96,23 @@ pub(crate) struct Iteration<'run> {
     pub(crate) held: &'run [f32],
     /// What it holds after the iteration.
     pub(crate) after: &'run [f32],
+    /// The statistics that it has kept, if their changes count from these.
+    pub(crate) statistics: Option<&'run [f32]>,
+}
+
+/// What the changes of a whole model count from.
+#[derive(Clone, Copy)]
+pub(crate) struct Before<'run, B> {
+    pub(crate) values: &'run [B],
+    /// The statistics that the script has kept, if their changes count from these.
+    pub(crate) statistics: Option<&'run [f32]>,
+}
+
+impl<'run, B> Before<'run, B> {
+    /// A model alone.
+    pub(crate) fn model(values: &'run [B]) -> Self {
+        Self { values, statistics: None }
+    }
 }
 
 impl NamedRows {
@@ -223,6 +240,12 @@ impl Parts {
         self.0.last().map_or(0, |last| last.in_buffer + last.len())
     }
 
+    /// Where the script's buffer has the statistics whose changes it sends: after all weights.
+    pub(crate) fn sent_statistics(&self) -> Range<usize> {
+        let mut sent = self.0.iter().filter(|part| part.is_statistics && part.sends);
+        sent.next().map_or(0..0, |first| first.in_buffer..self.len())
+    }
+
     /// The rows that an iteration reads of a model with so many tables.
     pub(crate) fn rows(&self, named: &NamedRows, tables: usize) -> RowSet {
         let sparse = (self.0.len()..tables).map(|at| {
@@ -278,13 +301,21 @@ impl Parts {
             }
             let Some(rows) = iteration.read.of(at) else {
                 let all = part.all_in_buffer();
-                let before = match iteration.rounded {
+                let read = || match iteration.rounded {
                     Some(rounded) => &rounded[all.clone()],
                     None => &iteration.model[part.all_in_model()],
                 };
+                let before = self.kept(part, iteration.statistics).unwrap_or_else(read);
                 let rows = part.rows.clone().map(|row| row as u32);
                 let (width, share) = (part.width, part.share(shares));
-                return Ok(changed_rows(rows, before, &after[all], width, share, Vec::new()));
+                return Ok(changed_rows(
+                    rows,
+                    before,
+                    &after[all.clone()],
+                    width,
+                    share,
+                    Vec::new(),
+                ));
             };
 
             let held = iteration.rounded.unwrap_or(iteration.held);
@@ -307,7 +338,7 @@ impl Parts {
     /// `after`. `spare` has the memory of earlier changes by table, which is used again once nobody else holds it.
     pub(crate) fn changes_of_whole<B: Value>(
         &self,
-        before: &[B],
+        before: Before<'_, B>,
         after: &[Cell<f32>],
         shares: Shares,
         spare: &mut Vec<SharedValues>,
@@ -317,12 +348,17 @@ impl Parts {
             if !part.sends {
                 return TableDeltas::none();
             }
-            let (before, after) = (&before[part.all_in_model()], &after[part.all_in_buffer()]);
+            let kept = self.kept(part, before.statistics);
+            let (before, after) =
+                (&before.values[part.all_in_model()], &after[part.all_in_buffer()]);
             let rows = part.rows.clone().map(|row| row as u32);
             let memory = spare.reclaim().unwrap_or_default();
 
             let share = part.share(shares);
-            let mut changed = changed_rows(rows, before, after, part.width, share, memory);
+            let mut changed = match kept {
+                Some(kept) => changed_rows(rows, kept, after, part.width, share, memory),
+                None => changed_rows(rows, before, after, part.width, share, memory),
+            };
             if changed.rows.len(part.rows.len()) == part.rows.len() {
                 changed.rows = TableRows::All;
             }
@@ -348,6 +384,13 @@ impl Parts {
             deltas.tables[table.index()] = hand.changes(py, table, model, shares.weights)?;
         }
         Ok(())
+    }
+
+    /// The values of a part among the statistics that the script has kept.
+    fn kept<'kept>(&self, part: &Part, statistics: Option<&'kept [f32]>) -> Option<&'kept [f32]> {
+        let first = self.sent_statistics().start;
+        let kept = statistics.filter(|_| part.is_statistics)?;
+        Some(&kept[part.in_buffer - first..part.end() - first])
     }
 
     /// Whether every row of the tables that are not sparse is held, and all were read.

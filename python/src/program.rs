@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::buffer::numbers;
 use crate::exchange::{Answer, Declaration, Exchange, Request};
-use crate::parts::{Iteration, NOT_CONTIGUOUS, NamedRows, Parts, Shares};
+use crate::own_statistics::OwnStatistics;
+use crate::parts::{Before, Iteration, NOT_CONTIGUOUS, NamedRows, Parts, Shares};
 use gaia::{
     Application, ApplicationError, Clock, DcId, Deltas, EvaluationSums, Metric, Model, ModelLayout,
     RowSet, ScriptModel, Seed, SharedValues, TableRows, Task, TensorSpec, WeightedSum, Work,
@@ -76,6 +78,8 @@ struct ScriptTask {
     after: Vec<f32>,
     /// The memory of the latest changes, by table.
     spare: Vec<SharedValues>,
+    /// The statistics of the script, where changes of others come late.
+    own_statistics: Option<OwnStatistics>,
     /// The values that the script's buffer began with, while the task keeps what the script has changed of them.
     base: Option<SharedValues>,
     /// The learning rate of the latest iteration, divided by the largest so far, if the script has one.
@@ -327,6 +331,7 @@ impl Application for Program {
                 held,
                 after,
                 spare: Vec::new(),
+                own_statistics: None,
                 base: None,
                 learning_rate_factor: None,
             })
@@ -424,6 +429,10 @@ impl Drop for Script {
 }
 
 impl Task for ScriptTask {
+    fn expect_late_changes(&mut self) {
+        self.own_statistics = OwnStatistics::at(self.parts.sent_statistics());
+    }
+
     fn rows(&mut self, _: Clock) -> RowSet {
         self.read = self.script.0.get().named();
         self.parts.rows(&self.read, self.layout.tables().len())
@@ -468,11 +477,13 @@ impl Task for ScriptTask {
     }
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> Result<(Deltas, Work), ApplicationError> {
-        let shares = self.shares();
+        let holders = self.holders.load(Ordering::Relaxed);
+        let shares = self.shares_of(holders);
         let exchange = self.script.0.get();
         if exchange.has_ended() {
             return Ok((Deltas::none(&self.layout), Work::default()));
         }
+        let own_statistics = RefCell::new(self.own_statistics.take());
         let Self { layout, parts, read, held, after, spare, .. } = self;
         let factor = &mut self.learning_rate_factor;
         let is_whole = parts.are_whole(read);
@@ -486,13 +497,20 @@ impl Task for ScriptTask {
             for (table, hand) in read.hands() {
                 hand.write(py, table, model)?;
             }
-            declaration.values.copy_from_slice(py, before)
+            declaration.values.copy_from_slice(py, before)?;
+            if let Some(own) = &*own_statistics.borrow() {
+                own.show(contiguous(py, &declaration.values)?);
+            }
+            Ok(())
         };
 
         let show = |py: Python<'_>, answer: Answer, declaration: &Declaration| {
             let Answer::Iterated { examples, learning_rate_factor, .. } = answer else {
+                let own = own_statistics.borrow();
+                let statistics = own.as_ref().and_then(|own| own.before(holders, before));
+                let from = Before { values, statistics };
                 let left =
-                    is_whole.then(|| changes_by_leaving(exchange, (parts, values, shares), spare));
+                    is_whole.then(|| changes_by_leaving(exchange, (parts, from, shares), spare));
                 let deltas = left.flatten().unwrap_or_else(|| Deltas::none(layout));
                 return Ok((deltas, Work::default()));
             };
@@ -500,38 +518,47 @@ impl Task for ScriptTask {
             let read_parameters = model.values.len() as f64;
             let flops = FLOPS_PER_WEIGHT * read_parameters * examples as f64;
             let work = Work { examples, flops };
-            if is_whole {
+            let copy_into = |after: &mut [f32]| {
+                let copied = declaration.values.copy_to_slice(py, after);
+                copied.map_err(|error| error.to_string())
+            };
+            let all = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
+            let mut own = own_statistics.borrow_mut();
+            let statistics = own.as_ref().and_then(|own| own.before(holders, before));
+            let mut deltas = if is_whole {
                 if !parts.are_whole(&exchange.named()) {
                     // Rows that the next iteration does not read stay what they are.
-                    declaration
-                        .values
-                        .copy_to_slice(py, after)
-                        .map_err(|error| error.to_string())?;
+                    copy_into(after)?;
                 }
-                let all = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
-                let mut deltas = match &declaration.rounded {
-                    None => parts.changes_of_whole(values, all, shares, spare),
+                match &declaration.rounded {
+                    None => {
+                        let before = Before { values, statistics };
+                        parts.changes_of_whole(before, all, shares, spare)
+                    }
                     Some(rounded) => {
                         let rounded = numbers(py, rounded).ok_or(NOT_CONTIGUOUS)?;
-                        parts.changes_of_whole(rounded, all, shares, spare)
+                        let before = Before { values: rounded, statistics };
+                        parts.changes_of_whole(before, all, shares, spare)
                     }
-                };
-                parts.add_changes_in_hand(py, &mut deltas, (model, read), shares)?;
-                return Ok((deltas, work));
+                }
+            } else {
+                copy_into(after)?;
+                let rounded = declaration.rounded.as_ref().map(|rounded| rounded.to_vec(py));
+                let rounded = rounded.transpose().map_err(|error| error.to_string())?;
+                let rounded = rounded.as_deref();
+                let iteration =
+                    Iteration { model: values, read, rounded, held: before, after, statistics };
+                parts.changes(&iteration, shares, &declaration.tensors)?
+            };
+            if let Some(own) = &mut *own {
+                own.keep(all, holders);
             }
-
-            let copied = declaration.values.copy_to_slice(py, after);
-            let rounded = declaration.rounded.as_ref().map(|rounded| rounded.to_vec(py));
-            let rounded = copied.and_then(|()| rounded.transpose());
-            let rounded = rounded.map_err(|error| error.to_string())?;
-            let iteration =
-                Iteration { model: values, read, rounded: rounded.as_deref(), held: before, after };
-            let mut deltas = parts.changes(&iteration, shares, &declaration.tensors)?;
             parts.add_changes_in_hand(py, &mut deltas, (model, read), shares)?;
             Ok((deltas, work))
         };
         let request = Request::Iterate { clock: clock.0, is_written: true, may_stay: false };
         let asked = exchange.ask(request, write, show);
+        self.own_statistics = own_statistics.into_inner();
         std::mem::swap(&mut self.held, &mut self.after);
         asked.map_err(ApplicationError::new)
     }
@@ -556,7 +583,12 @@ impl Task for ScriptTask {
 impl ScriptTask {
     /// The part of a change of the script that is a change of the model. Statistics are averaged where weights are added, too.
     fn shares(&self) -> Shares {
-        let average = 1.0 / self.holders.load(Ordering::Relaxed) as f32;
+        self.shares_of(self.holders.load(Ordering::Relaxed))
+    }
+
+    /// The same, where so many workers hold a row.
+    fn shares_of(&self, holders: usize) -> Shares {
+        let average = 1.0 / holders as f32;
         Shares { weights: if self.average { average } else { 1.0 }, statistics: average }
     }
 
@@ -590,8 +622,7 @@ impl ScriptTask {
             if !is_written {
                 return Ok(());
             }
-            let buffer = numbers(py, &declaration.values);
-            let buffer = buffer.ok_or_else(|| PyBufferError::new_err(NOT_CONTIGUOUS))?;
+            let buffer = contiguous(py, &declaration.values)?;
             for (own, (new, old)) in buffer.iter().zip(values.iter().zip(base.iter())) {
                 own.set(own.get() + (new - old));
             }
@@ -608,8 +639,10 @@ impl ScriptTask {
                     Some(before) if base.is_some() => {
                         kept_changes(py, exchange, declaration, (parts, before, shares), spare)?
                     }
-                    Some(before) => changes_by_leaving(exchange, (parts, before, shares), spare)
-                        .unwrap_or_else(|| Deltas::none(model.layout())),
+                    Some(before) => {
+                        changes_by_leaving(exchange, (parts, Before::model(before), shares), spare)
+                            .unwrap_or_else(|| Deltas::none(model.layout()))
+                    }
                     None => Deltas::none(model.layout()),
                 };
                 exchange.set_keeps(false);
@@ -631,7 +664,7 @@ impl ScriptTask {
                 copied.map_err(|error| error.to_string())?;
             }
             let after = numbers(py, &declaration.values).ok_or(NOT_CONTIGUOUS)?;
-            Ok((Some(parts.changes_of_whole(values, after, shares, spare)), work))
+            Ok((Some(parts.changes_of_whole(Before::model(values), after, shares, spare)), work))
         };
 
         let asked = exchange.ask(request, write, show);
@@ -639,6 +672,11 @@ impl ScriptTask {
         self.base = deltas.is_none().then(|| values.clone());
         Ok((deltas, work))
     }
+}
+
+/// The values of a script, for as long as this thread is attached to the interpreter.
+fn contiguous<'a>(py: Python<'a>, values: &'a PyBuffer<f32>) -> PyResult<&'a [Cell<f32>]> {
+    numbers(py, values).ok_or_else(|| PyBufferError::new_err(NOT_CONTIGUOUS))
 }
 
 /// What a script whose task keeps changes has changed of `before`, by the end of its loop if it has left it.
@@ -649,6 +687,7 @@ fn kept_changes(
     (parts, before, shares): (&Parts, &[f32], Shares),
     spare: &mut Vec<SharedValues>,
 ) -> Result<Deltas, String> {
+    let before = Before::model(before);
     if let Some(deltas) = changes_by_leaving(exchange, (parts, before, shares), spare) {
         return Ok(deltas);
     }
@@ -656,10 +695,10 @@ fn kept_changes(
     Ok(parts.changes_of_whole(before, after, shares, spare))
 }
 
-/// What a script had changed of `before` when it left its loop, if it has left it since its latest iteration.
+/// What a script had changed of `before`, a model and the statistics that it has kept, when it left its loop, if it has left it since its latest iteration.
 fn changes_by_leaving(
     exchange: &Exchange,
-    (parts, before, shares): (&Parts, &[f32], Shares),
+    (parts, before, shares): (&Parts, Before<'_, f32>, Shares),
     spare: &mut Vec<SharedValues>,
 ) -> Option<Deltas> {
     let mut aside = exchange.take_aside()?;

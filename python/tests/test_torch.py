@@ -122,6 +122,26 @@ def test_statistics_stay_sound_and_final_models_are_equal(three, remote):
     assert (finals[0]["1.running_var"] > 0).all()
 
 
+@pytest.mark.parametrize("remote", ["ssp", "asp", "tap"])
+def test_statistics_are_means_where_a_clock_is_much_shorter_than_a_round_trip(three, remote):
+    """Each worker corrected what others had corrected and it had not read yet, and variances fell below zero."""
+    finals = {}
+    settings = {"sync.remote.model": remote, "stop.clocks": 120, "compute.examples_per_second": 5000, "topology.wan.rtt": "100 ms"}
+    if remote == "ssp":
+        settings["sync.remote.staleness"] = 30
+    slow = lambda parameters: torch.optim.SGD(parameters, lr=1e-5)  # noqa: E731
+    gaia.simulate(script(finals, slow, norm=lambda: nn.BatchNorm1d(16)), three, set=settings)
+    assert all(torch.equal(finals[0]["1.running_var"], finals[rank]["1.running_var"]) for rank in range(6))
+
+    expected = []
+    for rank in range(6):
+        model = net(nn.BatchNorm1d(16))
+        trained(model, slow(model.parameters()), steps=120, rank=rank)
+        expected.append(model[1].running_var)
+    expected = torch.stack(expected).mean(0)
+    torch.testing.assert_close(finals[0]["1.running_var"], expected, rtol=0.05, atol=0.0)
+
+
 def test_momentum_is_read_from_the_optimizer(three):
     from gaia._torch import _momentum
 

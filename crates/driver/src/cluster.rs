@@ -175,6 +175,9 @@ impl<'p> Blueprint<'p> {
         if let Some(clocks) = plan.remote.delay_max() {
             task.expect_delay(clocks);
         }
+        if plan.topology.data_centers.len() > 1 && plan.remote.adds_as_they_come() {
+            task.expect_late_changes();
+        }
         let traveling = plan.remote.traveling(plan.sends_copies_to_look());
         let traveling = traveling.map(|traveling| (traveling, self.initial()));
         Worker::new(id, self.application.layout().clone(), self.layouts.clone(), task, traveling)

@@ -192,6 +192,11 @@ pub trait Task: Send {
     /// where nobody knows a bound. The default takes no notice.
     fn expect_delay(&mut self, _clocks: u64) {}
 
+    /// Says, before the first iteration, that reads have the changes of this data center at once and those of others clocks
+    /// later. Then what every worker moves towards a value that it measures passes that value: each corrects again what others
+    /// have corrected and it has not read yet. The default takes no notice.
+    fn expect_late_changes(&mut self) {}
+
     /// The rows that the iteration starting at `clock` reads.
     fn rows(&mut self, clock: Clock) -> RowSet;
 

@@ -66,6 +66,16 @@ impl RemoteSync {
         }
     }
 
+    /// Whether a data center reads its own changes at once, and adds those of others clocks later, as they come: as in the
+    /// asynchronous and the stale synchronous models. With the others a read has the changes of all up to the same clock, or
+    /// those of its own data center alone until a round.
+    pub fn adds_as_they_come(&self) -> bool {
+        match self {
+            Self::Ssp(_) | Self::Tap(_) | Self::Asp(_) => true,
+            Self::Bsp(_) | Self::LocalSteps(_) => false,
+        }
+    }
+
     /// The sizes of the blocks of exchanges, rounds and drains.
     pub fn blocks(&self) -> BlockShares {
         match self {

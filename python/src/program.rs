@@ -259,7 +259,7 @@ impl Program {
                 }
                 return Err(format!(
                     "rank {worker}: the initial values of tensor {at}, {name}, differ from those elsewhere, expected the same: \
-                     set the seed of the weights before the model is built"
+                     set the seed of the weights in the script, before the model is built"
                 ));
             }
             offset = end;

@@ -165,6 +165,21 @@ fn the_names_of_features_and_classes_agree_in_all_data_centers() {
 }
 
 #[test]
+fn labels_that_are_quantities_are_no_classes() {
+    let folder = Folder::new();
+    let prices = |step: u32| {
+        let rows = (0..60).map(|at| format!("{at},{},{}.5\n", at % 7, at / step));
+        format!("a,b,price\n{}", rows.collect::<String>())
+    };
+    folder.text("prices.csv", &prices(1));
+    let label = "label = 'price'";
+    let error = "app.data is of 60 different labels in 60 examples, expected classes with at least two examples";
+    refuse(DENSE, &keys("csv", &folder.at("prices.csv"), label), &[error]);
+    folder.text("pairs.csv", &prices(2));
+    build(DENSE, &keys("csv", &folder.at("pairs.csv"), label), &[1]).unwrap();
+}
+
+#[test]
 fn the_second_of_two_classes_is_the_positive_one_in_every_form() {
     let folder = Folder::new();
     let rows: Vec<(f32, f32, usize)> = (0..40)

@@ -183,6 +183,12 @@ pub(crate) fn gathered(
         return Err(ConfigError::new("data", found, "examples of at least two classes").into());
     }
 
+    let examples: u64 = parts.iter().map(|part| part.summary.train + part.summary.test).sum();
+    if is_named && declared.is_none() && is_quantity(classes, examples) {
+        let found = format!("of {classes} different labels in {examples} examples");
+        return Err(ConfigError::new("data", found, LABELS).into());
+    }
+
     let rescaling = agreed_rescaling(&parts);
 
     let in_model = |local: LocalImages| match &class_names {
@@ -198,6 +204,18 @@ pub(crate) fn gathered(
 
     Ok(GatheredImages { examples: all, features, rescaling })
 }
+
+/// Whether labels are more likely amounts than classes: most of them are of one example. Few examples may have all of them
+/// different by chance.
+fn is_quantity(classes: usize, examples: u64) -> bool {
+    classes >= CLASSES_TO_JUDGE && 2 * classes as u64 > examples
+}
+
+/// From how many classes on it is looked at how many examples they have.
+const CLASSES_TO_JUDGE: usize = 20;
+
+/// What is expected of labels.
+const LABELS: &str = "classes with at least two examples on average, since a model tells classes apart and predicts no                       quantities; `declared` may name classes of which the data has few examples";
 
 impl GatheredImages {
     /// The same with features that have been rescaled.

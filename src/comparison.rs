@@ -222,7 +222,7 @@ impl Reached {
 }
 
 fn is_interrupted(summary: &Summary) -> bool {
-    summary.stopped_by == StopReason::Interrupted.name()
+    summary.was_stopped_by(StopReason::Interrupted)
 }
 
 /// The name of the WAN that there is none: all machines in one data center.

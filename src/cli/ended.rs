@@ -55,7 +55,7 @@ pub(super) fn ended(
         return Ok(None);
     }
     let record = directory.read()?;
-    let was_interrupted = record.summary.stopped_by == StopReason::Interrupted.name();
+    let was_interrupted = record.summary.was_stopped_by(StopReason::Interrupted);
     if was_interrupted || lacks_evaluations(&record, plan) {
         return Ok(None);
     }

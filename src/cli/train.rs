@@ -193,7 +193,7 @@ fn end(ending: Ending, directory: &RunDirectory, terminal: &Terminal) -> Result<
     };
     show_result(&outcome.summary, &outcome.highlights, directory, terminal);
     outcome.check_sound().map_err(Failure::run)?;
-    if outcome.summary.stopped_by != StopReason::Interrupted.name() {
+    if !outcome.summary.was_stopped_by(StopReason::Interrupted) {
         return Ok(Done::Whole);
     }
 
@@ -235,7 +235,7 @@ impl Before {
         }
 
         Ok(match () {
-            () if record.summary.stopped_by == StopReason::Interrupted.name() => Self::Unfinished,
+            () if record.summary.was_stopped_by(StopReason::Interrupted) => Self::Unfinished,
             () if lacks_evaluations(&record, plan) => Self::Lost("progress.jsonl"),
             () if lacks_model(&directory, &record, plan) => Self::Lost("its model"),
             () => Self::Finished(directory, record.into()),

@@ -7,23 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use super::copies::{CopyEvaluations, EvaluationData};
 use super::parting::{Look, Lost, Parting};
-use super::server_stats::{ServerStats, conserved};
+use super::server_stats::{
+    ServerStats, brakes, conserved, guard, outliers, stats_by_link, stats_of_links,
+};
 use super::trained::data_digest;
 use gaia_config::{Decision, EvaluatePlace, Plan};
 use gaia_core::application::{Application, Evaluation};
 use gaia_core::coordinator::{StopReason, holds_target};
 use gaia_core::node::Probed;
-use gaia_core::server::{Divergence, LinkStats, OutlierStats};
+use gaia_core::server::Divergence;
 use gaia_core::sync::{Axes, WaitReason};
 use gaia_core::topology::Topology;
 use gaia_core::types::limits::LINKS_LISTED_MAX;
-use gaia_core::types::{
-    Clock, DcId, Instant, Persist, Restorer, Saved, Saver, StateError, WorkerId,
-};
+use gaia_core::types::{Clock, DcId, Instant, Persist, Restorer, Saved, Saver, StateError};
 use gaia_telemetry::{
-    BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, GuardRecord, HomeEvaluation, LinkRecord,
-    MembershipChange, MembershipRecord, MetricRecord, OutlierRecord, PartedRecord, Progress,
-    Summary, WaitedRecord,
+    BlockedSeconds, DcProgress, EvaluatedOn, HomeEvaluation, LinkRecord, MembershipChange,
+    MembershipRecord, MetricRecord, PartedRecord, Progress, Summary, WaitedRecord,
 };
 
 /// The traffic of one directed link, counted by the driver's network.
@@ -274,7 +273,9 @@ impl RunRecorder {
             wan_cost_usd: links.iter().fold(0.0, |sum, link| sum + link.cost_usd),
             machine_cost_usd: self.machine_cost_usd(stopped_at),
             lan_bytes: self.lan_bytes,
-            significant_fraction: self.significant_fraction(all_server_stats),
+            significant_fraction: stats_of_links(all_server_stats)
+                .carried_fraction()
+                .unwrap_or(1.0),
             blocked_s: self.blocked(|_| true),
             clock_lag_max: self.clock_lag_max,
             brakes: brakes(all_server_stats),
@@ -340,14 +341,6 @@ impl RunRecorder {
             * self.plan.cost.usd_per_machine_hour
     }
 
-    /// The share of the changes of all data centers that links carried, 0 to 1.
-    fn significant_fraction(&self, all_server_stats: &[ServerStats]) -> f64 {
-        let links = || all_server_stats.iter().flat_map(|server_stats| server_stats.links.values());
-        let changes = links().fold(0_u64, |sum, stats| sum.saturating_add(stats.changes));
-        let carried = links().fold(0_u64, |sum, stats| sum.saturating_add(stats.carried));
-        if changes == 0 { 1.0 } else { (carried as f64 / changes as f64).min(1.0) }
-    }
-
     fn links(
         &self,
         all_server_stats: &[ServerStats],
@@ -356,7 +349,7 @@ impl RunRecorder {
     ) -> Vec<LinkRecord> {
         let topology = &self.plan.topology;
         let elapsed = end.as_secs_f64();
-        let (all_stats, all_blocked) = (by_link(all_server_stats), self.blocked_by_link());
+        let (all_stats, all_blocked) = (stats_by_link(all_server_stats), self.blocked_by_link());
         let lists_all = topology.links.len() <= LINKS_LISTED_MAX;
         let both = topology.links.iter().zip(link_counters);
         both.map(|(link, counters)| ((link.from, link.to), link, counters))
@@ -376,11 +369,7 @@ impl RunRecorder {
                     relayed_bytes: stats.relayed_bytes,
                     frames: counters.frames,
                     updates: stats.updates,
-                    held_back_fraction: if stats.changes == 0 {
-                        0.0
-                    } else {
-                        (1.0 - stats.carried as f64 / stats.changes as f64).clamp(0.0, 1.0)
-                    },
+                    held_back_fraction: 1.0 - stats.carried_fraction().unwrap_or(1.0),
                     utilisation: if elapsed > 0.0 {
                         (counters.busy.as_secs_f64() / elapsed).min(1.0)
                     } else {
@@ -515,77 +504,12 @@ fn carried(link_counters: &[LinkCounters]) -> u64 {
     link_counters.iter().fold(0, |sum, link| sum.saturating_add(link.bytes))
 }
 
-fn brakes(all_server_stats: &[ServerStats]) -> BrakeRecord {
-    let mut brakes = BrakeRecord::default();
-    for ServerStats { brakes: stats, .. } in all_server_stats {
-        brakes.announcements_expired =
-            brakes.announcements_expired.saturating_add(stats.announcements_expired);
-        brakes.mirrors_lost = brakes.mirrors_lost.saturating_add(stats.mirrors_lost);
-    }
-    brakes
-}
-
-/// The workers of which a server has limited an update, in the order of the topology. `name` returns the display name
-/// of a data center.
-fn outliers(all_server_stats: &[ServerStats], name: impl Fn(DcId) -> String) -> Vec<OutlierRecord> {
-    let mut found: BTreeMap<WorkerId, OutlierStats> = BTreeMap::new();
-    for ServerStats { server, outliers, .. } in all_server_stats {
-        for (index, stats) in outliers.iter().enumerate().filter(|(_, stats)| stats.updates > 0) {
-            let worker = WorkerId { dc: server.dc, index: index as u16 };
-            let sum = found.entry(worker).or_default();
-            sum.updates = sum.updates.saturating_add(stats.updates);
-            sum.norm_max = sum.norm_max.max(stats.norm_max);
-        }
-    }
-
-    let record = |(worker, OutlierStats { updates, norm_max }): (WorkerId, _)| OutlierRecord {
-        worker: format!("{}/worker-{}", name(worker.dc), worker.index),
-        updates,
-        norm_max,
-    };
-    found.into_iter().map(record).collect()
-}
-
-/// The results of the guards of all servers. A copy is measured as a whole, and all servers of its data center
-/// receive the result.
-fn guard(all_server_stats: &[ServerStats]) -> Option<GuardRecord> {
-    let mut record = GuardRecord::default();
-    for server_stats in all_server_stats {
-        let stats = server_stats.guard?;
-        record.bytes = record.bytes.saturating_add(stats.bytes);
-        record.tightness = record.tightness.max(server_stats.tightness);
-        record.loss_max = record.loss_max.max(stats.loss_max);
-        if server_stats.server.shard.index() == 0 {
-            record.probes = record.probes.saturating_add(stats.probes);
-            record.alarms = record.alarms.saturating_add(stats.alarms);
-        }
-    }
-    Some(record)
-}
-
-/// What the servers that use each link have counted, together: changes, what was carried of them, updates and relayed bytes.
-fn by_link(all_server_stats: &[ServerStats]) -> BTreeMap<(DcId, DcId), LinkStats> {
-    let mut sums = BTreeMap::<_, LinkStats>::new();
-    for ServerStats { server, links, .. } in all_server_stats {
-        for (to, stats) in links {
-            let sum = sums.entry((server.dc, *to)).or_default();
-            sum.changes = sum.changes.saturating_add(stats.changes);
-            sum.carried = sum.carried.saturating_add(stats.carried);
-            sum.updates = sum.updates.saturating_add(stats.updates);
-            sum.relayed_bytes = sum.relayed_bytes.saturating_add(stats.relayed_bytes);
-        }
-    }
-    sums
-}
-
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use gaia_config::RunFile;
-    use gaia_core::server::{BrakeStats, GuardStats};
-    use gaia_core::types::{ServerId, ShardId};
 
     const RUN: &str = "name = \"r\"\n[app]\nkind = \"matrix-factorization\"\n\
         [sync.remote]\nmodel = \"bsp\"\n[stop]\nclocks = 1\n[topology]\nname = \"t\"\n\
@@ -618,47 +542,9 @@ mod tests {
         assert_eq!(recorder.blocked(|_| true).total(), 3.0);
     }
 
-    /// The counters of a server that claims the same number for each.
-    fn claiming(claim: u64, dc: u16, shard: u16) -> ServerStats {
-        let link = LinkStats {
-            relayed_bytes: claim,
-            updates: claim,
-            changes: claim,
-            carried: claim,
-            ..LinkStats::default()
-        };
-        ServerStats {
-            server: ServerId { dc: DcId(dc), shard: ShardId(shard) },
-            links: BTreeMap::from([(DcId(1 - dc), link)]),
-            brakes: BrakeStats { announcements_expired: claim, mirrors_lost: claim },
-            outliers: vec![OutlierStats { updates: claim, norm_max: 1.0 }],
-            guard: Some(GuardStats { bytes: claim, probes: claim, alarms: claim, loss_max: 0.0 }),
-            tightness: 0,
-            ledgers: BTreeMap::new(),
-        }
-    }
-
     #[test]
-    fn counters_that_are_too_large_to_be_added_up_are_as_large_as_can_be() {
-        let most = u64::MAX;
-        let claims = [claiming(most, 0, 0), claiming(1, 0, 1), claiming(1, 1, 0)];
-
-        let link = by_link(&claims)[&(DcId(0), DcId(1))];
-        assert_eq!(
-            [link.relayed_bytes, link.updates, link.changes, link.carried],
-            [most; 4],
-            "both servers of a data center use its link"
-        );
-        let brakes = brakes(&claims);
-        assert_eq!([brakes.announcements_expired, brakes.mirrors_lost], [most; 2]);
-        assert_eq!(outliers(&claims, |dc| dc.to_string())[0].updates, most);
-        let guard = guard(&claims).unwrap();
-        assert_eq!([guard.bytes, guard.probes, guard.alarms], [most; 3]);
-
-        let recorder =
-            RunRecorder::new(&RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap());
-        assert_eq!(recorder.significant_fraction(&claims), 1.0);
+    fn bytes_that_are_too_many_to_be_added_up_are_as_many_as_can_be() {
         let sent = |bytes| LinkCounters { bytes, ..LinkCounters::default() };
-        assert_eq!(carried(&[sent(most), sent(1)]), most);
+        assert_eq!(carried(&[sent(u64::MAX), sent(1)]), u64::MAX);
     }
 }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use gaia_core::recovery::Ledger;
 use gaia_core::server::{BrakeStats, GuardStats, LinkStats, OutlierStats, Server};
 use gaia_core::topology::Topology;
-use gaia_core::types::{DcId, ServerId};
-use gaia_telemetry::{BrokenLink, ConservationRecord};
+use gaia_core::types::{DcId, ServerId, WorkerId};
+use gaia_telemetry::{BrakeRecord, BrokenLink, ConservationRecord, GuardRecord, OutlierRecord};
 
 /// The counters of one server at the end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,6 +90,78 @@ pub(crate) fn conserved(
     (record.links > 0).then_some(record)
 }
 
+/// What the servers that use each link have counted, together.
+pub(crate) fn stats_by_link(all_server_stats: &[ServerStats]) -> BTreeMap<(DcId, DcId), LinkStats> {
+    let mut sums = BTreeMap::<_, LinkStats>::new();
+    for ServerStats { server, links, .. } in all_server_stats {
+        for (to, stats) in links {
+            sums.entry((server.dc, *to)).or_default().add(stats);
+        }
+    }
+    sums
+}
+
+/// What all servers have counted of all links, together.
+pub(crate) fn stats_of_links(all_server_stats: &[ServerStats]) -> LinkStats {
+    let mut sum = LinkStats::default();
+    for stats in all_server_stats.iter().flat_map(|server_stats| server_stats.links.values()) {
+        sum.add(stats);
+    }
+    sum
+}
+
+/// What all servers have counted of their brakes.
+pub(crate) fn brakes(all_server_stats: &[ServerStats]) -> BrakeRecord {
+    let mut brakes = BrakeRecord::default();
+    for ServerStats { brakes: stats, .. } in all_server_stats {
+        brakes.announcements_expired =
+            brakes.announcements_expired.saturating_add(stats.announcements_expired);
+        brakes.mirrors_lost = brakes.mirrors_lost.saturating_add(stats.mirrors_lost);
+    }
+    brakes
+}
+
+/// The workers of which a server has limited an update, in the order of the topology. `name` returns the display name
+/// of a data center.
+pub(crate) fn outliers(
+    all_server_stats: &[ServerStats],
+    name: impl Fn(DcId) -> String,
+) -> Vec<OutlierRecord> {
+    let mut found: BTreeMap<WorkerId, OutlierStats> = BTreeMap::new();
+    for ServerStats { server, outliers, .. } in all_server_stats {
+        for (index, stats) in outliers.iter().enumerate().filter(|(_, stats)| stats.updates > 0) {
+            let worker = WorkerId { dc: server.dc, index: index as u16 };
+            let sum = found.entry(worker).or_default();
+            sum.updates = sum.updates.saturating_add(stats.updates);
+            sum.norm_max = sum.norm_max.max(stats.norm_max);
+        }
+    }
+
+    let record = |(worker, OutlierStats { updates, norm_max }): (WorkerId, _)| OutlierRecord {
+        worker: format!("{}/worker-{}", name(worker.dc), worker.index),
+        updates,
+        norm_max,
+    };
+    found.into_iter().map(record).collect()
+}
+
+/// The results of the guards of all servers. A copy is measured as a whole, and all servers of its data center
+/// receive the result.
+pub(crate) fn guard(all_server_stats: &[ServerStats]) -> Option<GuardRecord> {
+    let mut record = GuardRecord::default();
+    for server_stats in all_server_stats {
+        let stats = server_stats.guard?;
+        record.bytes = record.bytes.saturating_add(stats.bytes);
+        record.tightness = record.tightness.max(server_stats.tightness);
+        record.loss_max = record.loss_max.max(stats.loss_max);
+        if server_stats.server.shard.index() == 0 {
+            record.probes = record.probes.saturating_add(stats.probes);
+            record.alarms = record.alarms.saturating_add(stats.alarms);
+        }
+    }
+    Some(record)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,5 +228,45 @@ mod tests {
         ledger.applied.frames = u64::MAX;
         let record = conserved(&claims, |dc| dc.to_string()).unwrap();
         assert_eq!((record.links, record.frames), (2, u64::MAX));
+    }
+
+    /// The counters of a server that claims the same number for each.
+    fn claiming(claim: u64, dc: u16, shard: u16) -> ServerStats {
+        let link = LinkStats {
+            relayed_bytes: claim,
+            updates: claim,
+            changes: claim,
+            carried: claim,
+            ..LinkStats::default()
+        };
+        ServerStats {
+            server: ServerId { dc: DcId(dc), shard: ShardId(shard) },
+            links: BTreeMap::from([(DcId(1 - dc), link)]),
+            brakes: BrakeStats { announcements_expired: claim, mirrors_lost: claim },
+            outliers: vec![OutlierStats { updates: claim, norm_max: 1.0 }],
+            guard: Some(GuardStats { bytes: claim, probes: claim, alarms: claim, loss_max: 0.0 }),
+            tightness: 0,
+            ledgers: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn counters_that_are_too_large_to_be_added_up_are_as_large_as_can_be() {
+        let most = u64::MAX;
+        let claims = [claiming(most, 0, 0), claiming(1, 0, 1), claiming(1, 1, 0)];
+
+        let link = stats_by_link(&claims)[&(DcId(0), DcId(1))];
+        assert_eq!(
+            [link.relayed_bytes, link.updates, link.changes, link.carried],
+            [most; 4],
+            "both servers of a data center use its link"
+        );
+        let brakes = brakes(&claims);
+        assert_eq!([brakes.announcements_expired, brakes.mirrors_lost], [most; 2]);
+        assert_eq!(outliers(&claims, |dc| dc.to_string())[0].updates, most);
+        let guard = guard(&claims).unwrap();
+        assert_eq!([guard.bytes, guard.probes, guard.alarms], [most; 3]);
+
+        assert_eq!(stats_of_links(&claims).carried_fraction(), Some(1.0));
     }
 }

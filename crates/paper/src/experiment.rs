@@ -7,7 +7,7 @@ use super::centralize::data_bytes;
 use super::published::published;
 use super::suite::{App, BSP, Changes, LAN, Suite, WORST, WanSpec};
 use gaia_config::{Override, Plan};
-use gaia_core::coordinator::{StopRules, target_of};
+use gaia_core::coordinator::{StopReason, StopRules, target_of};
 use gaia_planner::{Fit, Reach, bsp_over_lan, fit};
 use gaia_report::paper::ScaleRow;
 
@@ -161,7 +161,7 @@ pub(super) fn prepare<'s>(
         let remote = bsp(suite, experiment, changes)?;
         let plan = experiment.plan(LAN, fit.scale, &remote, changes)?.on_lan();
         let lan = bench.run(&plan)?;
-        if lan.summary.stopped_by == "clocks" {
+        if lan.summary.was_stopped_by(StopReason::Clocks) {
             let (run, clocks) = (plan.name, lan.summary.clocks);
             return Err(EvaluationError::NotSettled { run, clocks });
         }

@@ -88,7 +88,7 @@ fn rate_run(Finished { plan, summary, .. }: &Finished) -> RateRun {
         Some(_) => (summary.time_to_target_s, summary.wan_bytes_to_target),
         None => (Some(summary.time_s), Some(summary.wan_bytes)),
     };
-    let diverged = summary.stopped_by == StopReason::Diverged.name();
+    let diverged = summary.was_stopped_by(StopReason::Diverged);
     RateRun {
         seed: plan.seed.0,
         clocks: summary.clocks_to_target,

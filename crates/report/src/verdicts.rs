@@ -2,7 +2,8 @@
 
 use crate::comparison::{ComparedRun, Comparison, LAN};
 use crate::text::numbers;
-use crate::text::phrases::is_interrupted;
+use crate::text::phrases::is_interrupted_before_target;
+use gaia_core::coordinator::StopReason;
 
 /// A sentence for each WAN, or one that says why times are not compared; one for each run that was interrupted, one for each WAN
 /// whose machines are not those of the LAN, and one for each set of runs that went alike.
@@ -20,7 +21,7 @@ pub(crate) fn verdicts(comparison: &Comparison) -> Vec<String> {
 
 /// The runs on a WAN that were interrupted, in a sentence each.
 fn unfinished(comparison: &Comparison, wan: &str) -> Vec<String> {
-    let those = comparison.on(wan).filter(|run| is_interrupted(&run.row.summary));
+    let those = comparison.on(wan).filter(|run| is_interrupted_before_target(&run.row.summary));
     let name = |run: &ComparedRun| run.row.summary.remote_sync.clone();
     those.map(|run| format!("On {wan}, {} was interrupted before the target.", name(run))).collect()
 }
@@ -50,7 +51,7 @@ fn are_alike(one: &ComparedRun, other: &ComparedRun) -> bool {
         false => (other, one),
     };
     let is_whole = shorter.progress.len() == longer.progress.len()
-        || shorter.row.summary.stopped_by == "objective";
+        || shorter.row.summary.was_stopped_by(StopReason::Objective);
     is_whole && !shorter.progress.is_empty() && longer.progress.starts_with(&shorter.progress)
 }
 
@@ -62,7 +63,7 @@ fn verdict(comparison: &Comparison, wan: &str) -> Option<String> {
 
     let time = |run: &ComparedRun| run.row.summary.time_to_target_s.unwrap_or(f64::INFINITY);
     // How soon a run that was interrupted would have been there is not known.
-    let runs = || comparison.on(wan).filter(|run| !is_interrupted(&run.row.summary));
+    let runs = || comparison.on(wan).filter(|run| !is_interrupted_before_target(&run.row.summary));
     let bsp = runs().find(|run| run.row.summary.remote_sync == "bsp");
     let others = || runs().filter(|run| run.row.summary.remote_sync != "bsp");
     let best = others().min_by(|a, b| time(a).total_cmp(&time(b)))?;

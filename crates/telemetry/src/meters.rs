@@ -198,9 +198,8 @@ impl MirrorMeter {
         raise(&carried.with_label_values(&labels), stats.carried);
         raise(&announced.with_label_values(&labels), stats.announced);
 
-        if stats.changes > 0 {
-            let kept = 1.0 - stats.carried as f64 / stats.changes as f64;
-            held_back.with_label_values(&labels).set(kept.clamp(0.0, 1.0));
+        if let Some(carried) = stats.carried_fraction() {
+            held_back.with_label_values(&labels).set(1.0 - carried);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use gaia_core::coordinator::StopReason;
 use gaia_core::sync::Axes;
 use gaia_model::ModelFile;
 use serde::{Deserialize, Serialize};
@@ -462,6 +463,11 @@ impl Summary {
     /// US dollars for machines and WAN traffic together.
     pub fn cost_usd(&self) -> f64 {
         self.machine_cost_usd + self.wan_cost_usd
+    }
+
+    /// Whether this is why the run has stopped. `stopped_by` is text, since a run under way has no reason yet.
+    pub fn was_stopped_by(&self, reason: StopReason) -> bool {
+        self.stopped_by == reason.name()
     }
 }
 

@@ -128,7 +128,7 @@ impl<'a> Progress<'a> {
         let (time, objective) =
             (figures::seconds(summary.time_s), figures::objective(summary.objective));
         let clocks = summary.clocks;
-        if summary.stopped_by == StopReason::Interrupted.name() {
+        if summary.was_stopped_by(StopReason::Interrupted) {
             self.say(summary, "not ended", &format!("interrupted after {clocks} clocks"));
         } else {
             self.count(summary, &format!("{clocks} clocks in {time}, objective {objective}"));

@@ -26,6 +26,40 @@ pub struct LinkStats {
     pub announced: u64,
 }
 
+impl LinkStats {
+    /// The share of `changes` that was carried, 0 to 1. `None` if nothing has changed. Nodes report the counters, so that `carried`
+    /// may exceed `changes`.
+    pub fn carried_fraction(&self) -> Option<f64> {
+        (self.changes > 0).then(|| (self.carried as f64 / self.changes as f64).min(1.0))
+    }
+
+    /// Adds other counters. Nodes report them and may claim any number, so no sum exceeds the largest one.
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            data_bytes,
+            relayed_bytes,
+            control_bytes,
+            frames,
+            updates,
+            changes,
+            carried,
+            announced,
+        } = self;
+        for (sum, count) in [
+            (data_bytes, other.data_bytes),
+            (relayed_bytes, other.relayed_bytes),
+            (control_bytes, other.control_bytes),
+            (frames, other.frames),
+            (updates, other.updates),
+            (changes, other.changes),
+            (carried, other.carried),
+            (announced, other.announced),
+        ] {
+            *sum = sum.saturating_add(count);
+        }
+    }
+}
+
 /// How often deadlines of one server's brakes have passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrakeStats {

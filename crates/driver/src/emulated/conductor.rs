@@ -20,6 +20,7 @@ use super::transport::EmulatedWan;
 use crate::cluster::Cluster;
 use crate::copies::EvaluationData;
 use crate::cost::CostModel;
+use crate::in_parallel::processors;
 use crate::interrupted::Interrupted;
 use crate::recorder::{AllLinkCounters, LinkCounters};
 use crate::run_loop::{Ended, Evaluation, RunDriver, RunMonitor, execute_outputs};
@@ -395,8 +396,7 @@ fn since(link_counters: &AllLinkCounters, base: &AllLinkCounters) -> AllLinkCoun
 
 /// Threads for iterations. One processor is left to the network, if there are several.
 fn compute_pool() -> Result<Arc<ThreadPool>, RunError> {
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = processors.saturating_sub(1).max(1);
+    let threads = processors().saturating_sub(1).max(1);
     let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "gaia-compute".into());
     pool.build().map(Arc::new).map_err(|error| RunError::Runtime(std::io::Error::other(error)))
 }

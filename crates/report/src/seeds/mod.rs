@@ -33,9 +33,8 @@ pub struct SeededComparison {
 impl SeededComparison {
     /// The runs of each seed side by side. A seed without a run that has ended is left out.
     pub fn new(comparisons: Vec<(u64, Comparison)>) -> Self {
-        let interrupted = StopReason::Interrupted.name();
         let ended = |(seed, mut comparison): (u64, Comparison)| {
-            comparison.runs.retain(|run| run.row.summary.stopped_by != interrupted);
+            comparison.runs.retain(|run| !run.row.summary.was_stopped_by(StopReason::Interrupted));
             (!comparison.runs.is_empty()).then_some((seed, comparison))
         };
         let mut comparisons: Vec<_> = comparisons.into_iter().filter_map(ended).collect();

@@ -124,12 +124,12 @@ pub(crate) fn time_to_target_among(summary: &Summary, longest: f64) -> String {
 
 /// What stands for the time to a target that a run has not reached.
 pub(crate) fn without_target(summary: &Summary) -> &'static str {
-    if is_interrupted(summary) { "interrupted" } else { "never" }
+    if is_interrupted_before_target(summary) { "interrupted" } else { "never" }
 }
 
 /// Whether a run was interrupted before it reached its target, which it may have reached later.
-pub(crate) fn is_interrupted(summary: &Summary) -> bool {
-    summary.stopped_by == StopReason::Interrupted.name() && summary.time_to_target_s.is_none()
+pub(crate) fn is_interrupted_before_target(summary: &Summary) -> bool {
+    summary.was_stopped_by(StopReason::Interrupted) && summary.time_to_target_s.is_none()
 }
 
 /// The clock at which the target was met; with the last clock where the run went on after it.

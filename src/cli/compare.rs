@@ -63,7 +63,7 @@ pub(super) fn compare(
     })?;
     let application = built.of(reference);
     check_memory(&plans, application.as_ref(), &flags.run, terminal)?;
-    let (directory, _sole_use) = directory_of_runs((&flags.ended.resume, out), reference)?;
+    let (directory, _lock) = directory_of_runs((&flags.ended.resume, out), reference)?;
     let bench = Bench {
         applications,
         built: &built,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::sole_use::SoleUse;
+use super::directory_lock::DirectoryLock;
 use super::{Failure, Resume};
 use gaia_config::{DriverKind, Plan};
 use gaia_core::application::Application;
@@ -16,16 +16,16 @@ use gaia_report::{ReportError, RunDirectory, RunRecord, write_run_pages};
 pub(super) fn directory_of_runs(
     flags: (&Resume, Option<&Path>),
     plan: &Plan,
-) -> Result<(RunDirectory, SoleUse), Failure> {
+) -> Result<(RunDirectory, DirectoryLock), Failure> {
     let directory = match flags {
         (Resume::Auto, Some(out)) => RunDirectory::reopen_with(out, &plan.to_toml())?,
         (_, out) => RunDirectory::create(out, &plan.name)?,
     };
-    let sole_use = SoleUse::of(&directory)?;
+    let lock = DirectoryLock::acquire(&directory)?;
     if *flags.0 == Resume::Auto {
         directory.remove_results()?;
     }
-    Ok((directory, sole_use))
+    Ok((directory, lock))
 }
 
 /// The directory of one of several runs, which is a new one unless they go on.

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::deciding::{chosen_by_coordinator, tell};
+use super::directory_lock::{DirectoryLock, check_is_of};
 use super::log::name_node;
 use super::node_data::data_of;
 use super::out::Claim;
-use super::sole_use::{SoleUse, check_is_of};
 use super::train::{Before, show_again};
 use super::training::{Shown, carry_out_with, show_result};
 use super::{Done, Failure, LiveFlags, Resume, RunFlags, Terminal, signals};
@@ -133,7 +133,7 @@ pub(super) fn node(
         out => RunDirectory::create(out.as_deref(), &plan.name),
     };
     let directory = directory.map_err(Failure::out)?;
-    let _sole_use = SoleUse::of(&directory)?;
+    let _lock = DirectoryLock::acquire(&directory)?;
     check_is_of(&directory, &plan)?;
     let application = node.application().clone();
     terminal.note(&application.describe());

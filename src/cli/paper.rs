@@ -1,6 +1,6 @@
 //! `gaia paper`: the paper's evaluation, run again.
 
-use super::sole_use::SoleUse;
+use super::directory_lock::DirectoryLock;
 use super::{Failure, PaperFlags, Resume, Terminal};
 use gaia_paper::{Changes, Request, Section, Step, Suite, Watch, evaluate};
 use gaia_report::paper::{paper_block, write};
@@ -29,7 +29,7 @@ pub(super) fn paper(flags: &PaperFlags, terminal: &Terminal) -> Result<(), Failu
         (_, out) => RunDirectory::create(out, "paper"),
     };
     let directory = directory.map_err(Failure::out)?;
-    let _sole_use = SoleUse::of(&directory)?;
+    let _lock = DirectoryLock::acquire(&directory)?;
     directory.remove_results()?;
     let ended = directory.ended_runs()?;
     let run_files = directory.run_files()?;

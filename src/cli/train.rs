@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 
 use super::advice::advise;
 use super::deciding::decided;
+use super::directory_lock::{DirectoryLock, check_is_of};
 use super::ended::lacks_evaluations;
 use super::log::name_node;
 use super::memory::check_memory;
 use super::out::Claim;
 use super::reading::waiting_for_data;
 use super::seeds::train_seeds;
-use super::sole_use::{SoleUse, check_is_of};
 use super::training::{Shown, carry_out, carry_out_kept, show_result};
 use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
 use crate::applications::{Applications, build_with};
@@ -75,7 +75,7 @@ pub(super) fn train(
         (Resume::Auto | Resume::From(_), Some(out)) => RunDirectory::reopen(out)?,
         _ => RunDirectory::create(out, &plan.name)?,
     };
-    let _sole_use = SoleUse::of(&directory)?;
+    let _lock = DirectoryLock::acquire(&directory)?;
 
     let is_simulated = plan.driver == DriverKind::Simulated;
     let resumed = match resume {

@@ -48,7 +48,7 @@ pub(in crate::cli) fn compare_seeds(
     let of_one_seed: Vec<&Plan> = plans[0].plans().collect();
     check_memory(&of_one_seed, of_reference.as_ref(), &flags.run, terminal)?;
     let out = output.out.as_deref();
-    let (directory, _sole_use) = directory_of_runs((&flags.ended.resume, out), reference)?;
+    let (directory, _lock) = directory_of_runs((&flags.ended.resume, out), reference)?;
     directory.write("run.toml", reference.to_toml())?;
     let interrupted = signals::interrupted().map_err(Failure::run)?;
     terminal.note(&of_reference.describe());

@@ -49,7 +49,7 @@ pub(in crate::cli) fn train_seeds(
     let application = |at: usize| application_of(&plans[at], &files[at].1, applications);
     let (read, data) = measured(&run.output, || application(0))?;
     check_memory(&[&first], read.as_ref(), run, terminal)?;
-    let (directory, _sole_use) = directory_of_runs((&flags.resume, out), &first)?;
+    let (directory, _lock) = directory_of_runs((&flags.resume, out), &first)?;
     directory.write("run.toml", first.to_toml())?;
     let (interrupted, program) = (interrupted(applications)?, applications.program());
     terminal.note(&read.describe());

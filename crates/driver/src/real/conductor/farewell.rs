@@ -17,7 +17,7 @@ impl Conductor<'_> {
     pub(super) async fn see_off(&mut self, mut here: BTreeSet<NodeId>) -> Result<(), RealError> {
         let leaving = async {
             while !here.is_empty() {
-                match self.membership.news(&mut self.coordinator).await {
+                match self.membership.next_event(&mut self.coordinator).await {
                     MembershipEvent::Joined(node) => {
                         self.on_joined(node).await?;
                         self.membership.send(node, &Order::End).await;

@@ -97,7 +97,7 @@ impl Membership {
     }
 
     /// The next event. If the future is dropped, only a handshake in progress is lost, and its node reconnects.
-    pub(in crate::real) async fn news(
+    pub(in crate::real) async fn next_event(
         &mut self,
         coordinator: &mut ClusterCoordinator,
     ) -> MembershipEvent {

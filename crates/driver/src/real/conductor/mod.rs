@@ -163,7 +163,9 @@ impl<'a> Conductor<'a> {
                     reminder.remind(&format!("waiting for {}", missing.join(", ")));
                 }
                 _ = beat.tick() => self.on_beat().await?,
-                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
+                event = self.membership.next_event(&mut self.coordinator) => {
+                    self.on_membership_event(event).await?;
+                }
             }
             self.take_decisions()?;
         }
@@ -222,7 +224,9 @@ impl<'a> Conductor<'a> {
             tokio::select! {
                 biased;
                 _ = tick.tick() => self.on_beat().await?,
-                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
+                event = self.membership.next_event(&mut self.coordinator) => {
+                    self.on_membership_event(event).await?;
+                }
             }
             // A run that goes on may have decisions to execute.
             if self.coordinator.run.has_output() {
@@ -247,7 +251,9 @@ impl<'a> Conductor<'a> {
                     self.on_tick();
                     self.on_beat().await?;
                 }
-                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
+                event = self.membership.next_event(&mut self.coordinator) => {
+                    self.on_membership_event(event).await?;
+                }
                 () = sleep_until(deadline.unwrap_or(self.origin)), if deadline.is_some() => {
                     self.coordinator.run.handle_timeout(self.now());
                 }
@@ -261,7 +267,9 @@ impl<'a> Conductor<'a> {
             tokio::select! {
                 biased;
                 _ = tick.tick() => self.on_beat().await?,
-                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
+                event = self.membership.next_event(&mut self.coordinator) => {
+                    self.on_membership_event(event).await?;
+                }
             }
             self.conclude_evaluation().await?;
         }
@@ -310,7 +318,9 @@ impl<'a> Conductor<'a> {
             tokio::select! {
                 biased;
                 _ = beat.tick() => self.on_beat().await?,
-                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
+                event = self.membership.next_event(&mut self.coordinator) => {
+                    self.on_membership_event(event).await?;
+                }
             }
         };
 
@@ -325,7 +335,7 @@ impl<'a> Conductor<'a> {
         let back = async {
             while self.present().any(|node| !self.membership.has(node)) {
                 if let MembershipEvent::Joined(node) =
-                    self.membership.news(&mut self.coordinator).await
+                    self.membership.next_event(&mut self.coordinator).await
                 {
                     self.on_joined(node).await?;
                 }
@@ -360,9 +370,9 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    async fn on_news(&mut self, news: MembershipEvent) -> Result<(), RealError> {
+    async fn on_membership_event(&mut self, event: MembershipEvent) -> Result<(), RealError> {
         self.context.meter.on_turn();
-        match news {
+        match event {
             MembershipEvent::Joined(node) => self.on_joined(node).await,
             MembershipEvent::CopyLost { server, other } => {
                 Err(self.no_source(server, NoSource::OtherWaits(other)))

@@ -51,7 +51,7 @@ impl ServerNode {
                 self.link(from).resumption.iter_mut().for_each(|one| one.on_message(&own, &peer));
             }
             let link = self.link(from);
-            link.news_due.get_or_insert_with(|| time::Instant::now() + link.news_wait);
+            link.ack_due.get_or_insert_with(|| time::Instant::now() + link.ack_delay);
         }
     }
 

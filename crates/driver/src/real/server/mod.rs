@@ -350,7 +350,7 @@ impl EventHandler for ServerNode {
 
     async fn next(&mut self, coordinator: &mut CoordinatorClient) -> Result<Event, RealError> {
         let timeout = self.server.poll_timeout().map(|at| self.moment(at));
-        let links = self.links.values().flat_map(|link| [link.news_due, Some(link.watch.due())]);
+        let links = self.links.values().flat_map(|link| [link.ack_due, Some(link.watch.due())]);
         let links = links.flatten().min();
         let (now, write_due) = (time::Instant::now(), self.write_due());
         let replacing = self.node_log.as_ref().and_then(NodeLog::replacing);
@@ -706,16 +706,16 @@ impl ServerNode {
                     self.mirrors.send(*to, lane, &message)?;
                 }
             }
-            if link.news_due.is_none_or(|due| due > now) {
+            if link.ack_due.is_none_or(|due| due > now) {
                 continue;
             }
-            link.news_due = None;
+            link.ack_due = None;
             if self.mirrors.has_room(*to, Lane::Control) {
                 if let Some(message) = self.server.poll_acknowledgement(*to) {
                     self.mirrors.send(*to, Lane::Control, &message)?;
                 }
             } else if self.mirrors.is_joined(*to) {
-                link.news_due = Some(now + link.news_wait);
+                link.ack_due = Some(now + link.ack_delay);
             }
         }
 

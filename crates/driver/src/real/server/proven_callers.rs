@@ -276,7 +276,7 @@ mod tests {
             loop {
                 tokio::select! {
                     called = &mut calling => return called.map(|_| ()),
-                    _ = membership.news(coordinator) => {}
+                    _ = membership.next_event(coordinator) => {}
                 }
             }
         };

@@ -71,7 +71,7 @@ impl ContributorCounts {
     }
 
     /// The counts of the block that begins at the parameter `start`, if they are due after this number of rounds.
-    pub(super) fn news(&mut self, rounds: u64, start: usize) -> Option<Part> {
+    pub(super) fn take_due(&mut self, rounds: u64, start: usize) -> Option<Part> {
         let due = self.grown && rounds.is_power_of_two();
         due.then(|| {
             self.grown = false;

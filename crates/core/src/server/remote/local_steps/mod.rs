@@ -791,7 +791,7 @@ impl LocalSteps {
         self.completed[fragment] += 1;
         let number = self.completed[fragment];
         if let Some(counts) = self.contributors.get_mut(fragment)
-            && let Some(workers) = counts.news(number, start)
+            && let Some(workers) = counts.take_due(number, start)
         {
             self.factors.on_workers(workers.changes());
             self.send_to_all(BulkKind::Workers, clock, workers);

@@ -19,9 +19,9 @@ pub(in crate::real) struct LinkMonitor {
     /// The largest frame size that keeps the control lane prompt.
     pub(in crate::real) room: usize,
     /// How long an acknowledgement may wait for a frame to be sent with.
-    pub(in crate::real) news_wait: Duration,
+    pub(in crate::real) ack_delay: Duration,
     /// When it has waited that long.
-    pub(in crate::real) news_due: Option<time::Instant>,
+    pub(in crate::real) ack_due: Option<time::Instant>,
     pub(in crate::real) watch: Watch,
     pub(in crate::real) refusals: Refusals,
     /// Present from a reconnect until both ends have the same frames.
@@ -39,8 +39,8 @@ impl LinkMonitor {
     ) -> Self {
         Self {
             room: quantum(topology.server_bandwidth(own, peer)).0 as usize,
-            news_wait: (topology.link(own, peer).rtt.0 / 4).clamp(NEWS_WAIT_MIN, NEWS_WAIT_MAX),
-            news_due: None,
+            ack_delay: (topology.link(own, peer).rtt.0 / 4).clamp(ACK_DELAY_MIN, ACK_DELAY_MAX),
+            ack_due: None,
             watch: Watch::new(stall_max(topology, (own, peer), parameters)),
             refusals: Refusals::default(),
             resumption: None,
@@ -69,5 +69,5 @@ const FRAMES_IN_WINDOW: usize = 4;
 
 /// The shortest time that an acknowledgement may wait. A sender needs it only once its window is full, which takes a
 /// round trip or more.
-const NEWS_WAIT_MIN: Duration = Duration::from_millis(10);
-const NEWS_WAIT_MAX: Duration = Duration::from_millis(100);
+const ACK_DELAY_MIN: Duration = Duration::from_millis(10);
+const ACK_DELAY_MAX: Duration = Duration::from_millis(100);

@@ -9,17 +9,17 @@ use gaia_report::{ReportError, RunDirectory};
 
 /// Keeps other processes from writing a directory, until it is dropped or this process ends.
 #[derive(Debug)]
-pub(super) struct SoleUse {
+pub(super) struct DirectoryLock {
     _directory: Option<File>,
 }
 
-impl SoleUse {
+impl DirectoryLock {
     /// Locks a directory, which gets no file by that. Where the file system or the system cannot lock a directory, nothing is
     /// locked.
     ///
     /// # Errors
     /// [`Failure::Usage`] where another process writes it.
-    pub(super) fn of(directory: &RunDirectory) -> Result<Self, Failure> {
+    pub(super) fn acquire(directory: &RunDirectory) -> Result<Self, Failure> {
         let path = directory.path();
         let Ok(opened) = File::open(path) else { return Ok(Self { _directory: None }) };
         match opened.try_lock() {

@@ -128,6 +128,10 @@ fn planted_arrows_are_caught() {
         "fn f() { crate::server::new(); crate::node::new() }",
         &["types must not name node", "types must not name server"],
     );
+    names(
+        "use crate::{codec::{Changes, server}, node::Lane,\n    sync};",
+        &["types must not name codec", "types must not name node", "types must not name sync"],
+    );
     assert!(
         arrows_of("sync", "use crate::types::Clock;\nuse crate::codec::Changes;", &CORE).is_empty()
     );
@@ -147,16 +151,47 @@ fn forbidden_arrows(folder: &str, layers: &[&[Room]]) -> Vec<String> {
     forbidden
 }
 
+/// The first part of each path in the braces after `crate::`, such as `a` and `b` of `crate::{a::{C, D}, b}`.
+fn grouped(code: &str) -> Vec<&str> {
+    let mut firsts = Vec::new();
+    for (at, found) in code.match_indices("crate::{") {
+        let (mut depth, mut begun) = (1, true);
+        let inside = &code[at + found.len()..];
+        for (place, next) in inside.char_indices() {
+            match next {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 1 => begun = true,
+                letter if begun && !letter.is_whitespace() => {
+                    let rest = &inside[place..];
+                    let end = rest.find(|next: char| !next.is_alphanumeric() && next != '_');
+                    firsts.push(&rest[..end.unwrap_or(rest.len())]);
+                    begun = false;
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    firsts
+}
+
 /// The arrows of one file that the table forbids. Rooms are named from the root of their crate, outside comments.
 fn arrows_of(from: &str, text: &str, layers: &[&[Room]]) -> Vec<String> {
     let code: Vec<&str> =
         text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     let code = code.join("\n");
+    let grouped = grouped(&code);
     let named = |to: &str| {
-        code.match_indices(&format!("crate::{to}")).any(|(at, found)| {
-            !code[at + found.len()..]
-                .starts_with(|next: char| next.is_alphanumeric() || next == '_')
-        })
+        let path = format!("crate::{to}");
+        let mut alone = code.match_indices(&path);
+        grouped.contains(&to)
+            || alone.any(|(at, found)| {
+                !code[at + found.len()..]
+                    .starts_with(|next: char| next.is_alphanumeric() || next == '_')
+            })
     };
     let rooms = layers.iter().flat_map(|layer| layer.iter()).map(name_of);
     let mut found: Vec<String> = rooms

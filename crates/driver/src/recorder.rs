@@ -180,14 +180,14 @@ impl RunRecorder {
         self.membership.push(MembershipRecord { data_center, change, time_s });
     }
 
-    /// Records that the run stops. If its objective has converged, the last evaluation meets the target. Only the
-    /// first call has an effect.
+    /// Records that the run stops. If its objective has converged and the run names no target, the last evaluation is where it
+    /// has met its own. Only the first call has an effect.
     pub(crate) fn on_stop(&mut self, now: Instant, reason: StopReason) {
         if self.stopped.is_some() {
             return;
         }
         self.stopped = Some((now, reason));
-        if reason == StopReason::Converged && self.target.is_none() {
+        if reason == StopReason::Converged && self.plan.stop.objective.is_none() {
             self.target = self.progress.last().map(Target::at);
         }
     }
@@ -509,7 +509,7 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gaia_config::RunFile;
+    use gaia_config::{Override, RunFile};
 
     const RUN: &str = "name = \"r\"\n[app]\nkind = \"matrix-factorization\"\n\
         [sync.remote]\nmodel = \"bsp\"\n[stop]\nclocks = 1\n[topology]\nname = \"t\"\n\
@@ -523,6 +523,30 @@ mod tests {
         recorder.on_held(Instant::ZERO, DcId(0), &[held, held]);
         recorder.on_held(Instant::ZERO, DcId(0), &[held]);
         assert_eq!(recorder.held.values().copied().collect::<Vec<_>>(), [Duration::MAX]);
+    }
+
+    #[test]
+    fn a_run_that_has_settled_above_its_target_has_not_met_it() {
+        let check = |rules: &[&str], expected: Option<f64>| {
+            let rules: Vec<_> = rules.iter().map(|rule| Override::parse(rule).unwrap()).collect();
+            let plan = RunFile::from_text("r", RUN, &rules).unwrap().plan().unwrap();
+            let mut recorder = RunRecorder::new(&plan);
+            for (clock, objective) in [(1, 2.0), (2, 0.58)] {
+                recorder.progress.push(Progress {
+                    time_s: clock as f64,
+                    clock,
+                    objective,
+                    objective_mean: objective,
+                    metric: 0.0,
+                    wan_bytes: 0,
+                    data_centers: Vec::new(),
+                });
+            }
+            recorder.on_stop(Instant::ZERO + Duration::from_secs(2), StopReason::Converged);
+            assert_eq!(recorder.target.map(|target| target.time_s), expected, "{rules:?}");
+        };
+        check(&[], Some(2.0));
+        check(&["stop.objective=0.5"], None);
     }
 
     #[test]

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::candidates::Candidate;
 use super::decision::{Form, MOMENTUM, bsp_exchange_s, default_rounds, parts, shortlist, skewed};
 use super::facts::may_change_members;
-use super::simulation::compare;
+use super::simulation::{Compared, compare};
 use super::simulator::Simulator;
 use super::{Facts, PlannerError, Request, Step};
 use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_core::sync::{AspConfig, BspConfig, Overlap, RemoteSync};
 use gaia_report::figures;
-use gaia_report::plan::{PlanFile, PlanRow, Verdict};
+use gaia_report::plan::{PlanRow, Verdict};
 
 /// What was chosen, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,29 +80,40 @@ pub fn decide(
     let share = affordable(facts.parameters * facts.data_centers);
     let clocks_of = |clocks: f64| (clocks * share).round() as u64;
     let mut last = trials.run(&remotes, clocks_of(FIRST_CLOCKS))?;
-    let (mut tried, settings, clocks) = (remotes.clone(), remotes.len(), last.budget_clocks);
+    let (mut tried, settings, clocks) = (remotes.clone(), remotes.len(), most_clocks(&last));
     let mut told = format!("Of {settings} settings, each simulated for up to {clocks} clocks");
     for stage in &LATER {
-        tried = finalists(&last.rows, &tried, stage);
+        tried = finalists((&last.file.rows, &last.near_best_s), &tried, stage);
         let clocks = clocks_of(stage.clocks).min(plan.stop.clocks.unwrap_or(u64::MAX));
-        if tried.len() < 2 || clocks <= last.budget_clocks {
+        if tried.len() < 2 || clocks <= last.file.budget_clocks {
             break;
         }
         last = trials.run(&tried, clocks)?;
-        told += &format!(", the best {} for up to {}", tried.len(), last.budget_clocks);
+        told += &format!(", the best {} for up to {}", tried.len(), most_clocks(&last));
     }
 
     let of_name = |named: &str| remotes.iter().find(|remote| name(remote) == named).cloned();
-    Ok(match last.choice {
+    let has_trained = tried.len() < settings;
+    Ok(match last.file.choice {
         Some(choice) => Decided {
             remote: of_name(&choice.candidate).expect("a candidate of the shortlist was chosen"),
             reason: format!("{found} {told}, {} is chosen. {}", choice.candidate, choice.reason),
+        },
+        None if has_trained => Decided {
+            remote: RemoteSync::Bsp(BspConfig::default()),
+            reason: format!("{found} {told}: none of these has trained to the end."),
         },
         None => Decided {
             remote: RemoteSync::Bsp(BspConfig::default()),
             reason: format!("{found} No approximate setting has trained in a short simulation."),
         },
     })
+}
+
+/// The most clocks that a setting was simulated for.
+fn most_clocks(compared: &Compared) -> u64 {
+    let clocks = compared.file.rows.iter().map(|row| row.simulated_clocks).max();
+    clocks.unwrap_or(compared.file.budget_clocks)
 }
 
 /// Whether generated data can tell how a setting does on the data of a run. It shows too little of what a copy loses that trains
@@ -126,7 +137,7 @@ struct Trials<'a, F> {
 
 impl<F: Fn(&Step<'_>) + Sync> Trials<'_, F> {
     /// Simulates the run with each of these settings.
-    fn run(&self, remotes: &[RemoteSync], budget: u64) -> Result<PlanFile, PlannerError> {
+    fn run(&self, remotes: &[RemoteSync], budget: u64) -> Result<Compared, PlannerError> {
         let candidates = remotes.iter().map(|remote| Candidate {
             name: name(remote),
             settings: Vec::new(),
@@ -145,21 +156,31 @@ fn affordable(parameters: usize) -> f64 {
 }
 
 /// The settings that a stage compares, by the one before: the best of each form for which it has places, and then the best of all
-/// others, by their time to the target of that stage, or where they are not there by their objective. `rows` are those of
-/// `remotes`.
-fn finalists(rows: &[PlanRow], remotes: &[RemoteSync], stage: &Stage) -> Vec<RemoteSync> {
-    let time = |row: &PlanRow| row.time_to_target_s.unwrap_or(f64::INFINITY);
+/// others, by their time to the target of that stage, or where none is there by their time to what is near the best objective of
+/// all, `near_best_s`. `rows` are those of `remotes`.
+fn finalists(
+    (rows, near_best_s): (&[PlanRow], &[Option<f64>]),
+    remotes: &[RemoteSync],
+    stage: &Stage,
+) -> Vec<RemoteSync> {
+    let is_any_there = rows.iter().any(|row| row.time_to_target_s.is_some());
+    let time = |at: usize| {
+        let time = match is_any_there {
+            true => rows[at].time_to_target_s,
+            false => near_best_s[at],
+        };
+        time.unwrap_or(f64::INFINITY)
+    };
     let is_sound =
         |row: &PlanRow| !matches!(row.verdict, Verdict::Diverged | Verdict::Impossible(_));
-    let mut sound: Vec<(&PlanRow, &RemoteSync)> =
-        rows.iter().zip(remotes).filter(|(row, _)| is_sound(row)).collect();
-    sound.sort_by(|(a, _), (b, _)| {
-        let by_objective = || a.held_objective.total_cmp(&b.held_objective);
-        time(a).total_cmp(&time(b)).then_with(by_objective)
+    let mut sound: Vec<usize> = (0..rows.len()).filter(|at| is_sound(&rows[*at])).collect();
+    sound.sort_by(|a, b| {
+        let by_objective = || rows[*a].held_objective.total_cmp(&rows[*b].held_objective);
+        time(*a).total_cmp(&time(*b)).then_with(by_objective)
     });
 
     let (mut first, mut others, mut forms) = (Vec::new(), Vec::new(), Vec::new());
-    for (_, remote) in sound {
+    for remote in sound.into_iter().map(|at| &remotes[at]) {
         let form = (remote.name(), Form::of(remote));
         let places = match form {
             (_, Some(Form::Momentum)) => stage.with_momentum,
@@ -352,16 +373,27 @@ mod tests {
             .collect();
 
         let [seven, three] = &LATER;
-        let all = finalists(&rows, &remotes, seven);
+        let nowhere = vec![None; rows.len()];
+        let all = finalists((&rows, &nowhere), &remotes, seven);
         let [best, second, third, _] = &overlapped;
         let expected = [best, &momentum[0], &momentum[1], &plain, &bsp, second, third];
         assert_eq!(all.iter().collect::<Vec<_>>(), expected);
 
-        let last = finalists(&rows, &remotes, three);
+        let last = finalists((&rows, &nowhere), &remotes, three);
         assert_eq!(last.iter().collect::<Vec<_>>(), [&momentum[0], best, second]);
 
         let mut diverged = rows;
         diverged[4].verdict = Verdict::Diverged;
-        assert_eq!(finalists(&diverged, &remotes, seven)[1], momentum[1]);
+        assert_eq!(finalists((&diverged, &nowhere), &remotes, seven)[1], momentum[1]);
+    }
+
+    #[test]
+    fn where_no_setting_is_at_the_target_those_go_on_that_are_near_the_best_first() {
+        let remotes: Vec<RemoteSync> = [16, 8, 4, 2].map(|steps| rounds(steps, 1, 0.5)).into();
+        let rows = [0.1, 0.2, 0.3, 0.4].map(|held| row("", Verdict::NotReached, held, 1, 0.0));
+        let near = [Some(90.0), None, Some(3.0), Some(40.0)];
+        let found = finalists((&rows, &near), &remotes, &LATER[0]);
+        let expected = [2, 3, 0, 1].map(|at: usize| remotes[at].clone());
+        assert_eq!(found, expected);
     }
 }

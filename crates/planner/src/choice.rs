@@ -7,13 +7,16 @@ use gaia_report::plan::{Choice, PlanRow, Verdict};
 pub(crate) struct Choosable<'a> {
     pub(crate) row: &'a PlanRow,
     pub(crate) toml: &'a str,
+    /// When it is at what is near the best objective of all candidates, where it is.
+    pub(crate) near_best_s: Option<f64>,
 }
 
 /// The candidate that is first at the target. Among those that are about as fast, the one with the least cost, if there
 /// are prices, or else with the fewest bytes.
 ///
-/// Candidates that reached the target come before those that were extrapolated, and these before the others, of which
-/// the one with the lowest objective is chosen. `budget` is what each was simulated for, in words.
+/// Candidates that reached the target come before those that were extrapolated, and these before the others. Of these it is the
+/// first near the best objective of all: after equal clocks the one whose clocks are longest has had most time. Where none is, it is
+/// the one with the lowest objective. `budget` is what each was simulated for, in words.
 pub(crate) fn choose(candidates: &[Choosable<'_>], budget: &str) -> Option<Choice> {
     let with = |verdict: Verdict| {
         let all = candidates.iter().filter(move |candidate| candidate.row.verdict == verdict);
@@ -23,19 +26,48 @@ pub(crate) fn choose(candidates: &[Choosable<'_>], budget: &str) -> Option<Choic
         (with(Verdict::Reached), with(Verdict::Extrapolated), with(Verdict::NotReached));
 
     if !reached.is_empty() {
-        return Some(first_at_target(&reached, ""));
+        return Some(first_at_target(&reached, &sooner(&reached, &extrapolated)));
     }
     if !extrapolated.is_empty() {
         let doubt = format!(" No candidate was there within {budget}, so this is extrapolated.");
         return Some(first_at_target(&extrapolated, &doubt));
     }
-    let best =
-        others.iter().min_by(|a, b| a.row.held_objective.total_cmp(&b.row.held_objective))?;
+    let near_best = |candidate: &Choosable<'_>| candidate.near_best_s.unwrap_or(f64::INFINITY);
+    let best = others.iter().min_by(|a, b| {
+        let by_objective = || a.row.held_objective.total_cmp(&b.row.held_objective);
+        near_best(a).total_cmp(&near_best(b)).then_with(by_objective)
+    })?;
+    if let Some(time_s) = best.near_best_s {
+        let time = figures::seconds(time_s);
+        let reason = format!(
+            "No candidate is at the target within {budget}; it is the first near the best objective then, after {time}."
+        );
+        return Some(chosen(best, reason));
+    }
     let objective = figures::objective(best.row.held_objective);
     let reason = format!(
         "No candidate is at the target within {budget}; its objective is the lowest then, {objective}."
     );
     Some(chosen(best, reason))
+}
+
+/// Which candidate may be at the target before all that were there, by where its course leads. Empty where none may.
+fn sooner(reached: &[&Choosable<'_>], extrapolated: &[&Choosable<'_>]) -> String {
+    let earliest = |of: &[&Choosable<'_>]| {
+        let timed = of.iter().filter_map(|candidate| {
+            Some((candidate.row.time_to_target_s?, candidate.row.candidate.clone()))
+        });
+        timed.min_by(|(a, _), (b, _)| a.total_cmp(b))
+    };
+    match (earliest(reached), earliest(extrapolated)) {
+        (Some((first, _)), Some((guess, name))) if guess < first => {
+            format!(
+                " {name} may be there sooner, which is extrapolated: after {}.",
+                figures::seconds(guess)
+            )
+        }
+        _ => String::new(),
+    }
 }
 
 fn first_at_target(candidates: &[&Choosable<'_>], doubt: &str) -> Choice {
@@ -68,16 +100,17 @@ fn first_at_target(candidates: &[&Choosable<'_>], doubt: &str) -> Choice {
         };
         reason += &format!(": within {:.0} % of the fastest, {saved}.", 100.0 * (AS_FAST - 1.0));
     } else {
-        let slower = candidates.iter().filter(|candidate| time(candidate) > time(best));
-        let next = slower.min_by(|a, b| time(a).total_cmp(&time(b)));
+        let others = candidates.iter().filter(|other| !std::ptr::eq(other.row, best.row));
+        let next = others.min_by(|a, b| time(a).total_cmp(&time(b)));
         reason += &next.map_or_else(
             || ".".into(),
             |next| {
-                let times = figures::times(time(next) / time(best));
-                format!(
-                    ": the first of all. The next, {}, takes {times} as long.",
-                    next.row.candidate
-                )
+                let (name, ratio) = (&next.row.candidate, time(next) / time(best));
+                if ratio <= AS_FAST {
+                    return format!(": one of the first. {name} is about as fast.");
+                }
+                let times = figures::times(ratio);
+                format!(": the first of all. The next, {name}, takes {times} as long.")
             },
         );
     }
@@ -85,7 +118,7 @@ fn first_at_target(candidates: &[&Choosable<'_>], doubt: &str) -> Choice {
 }
 
 fn chosen(candidate: &Choosable<'_>, reason: String) -> Choice {
-    let Choosable { row, toml } = candidate;
+    let Choosable { row, toml, near_best_s: _ } = candidate;
     Choice { candidate: row.candidate.clone(), reason, toml: (*toml).to_owned() }
 }
 
@@ -118,7 +151,15 @@ pub(crate) mod tests {
 
     #[track_caller]
     fn check(rows: &[PlanRow], expected: &str, because: &str) {
-        let all: Vec<Choosable<'_>> = rows.iter().map(|row| Choosable { row, toml: "" }).collect();
+        check_near(rows, &vec![None; rows.len()], expected, because);
+    }
+
+    #[track_caller]
+    fn check_near(rows: &[PlanRow], near: &[Option<f64>], expected: &str, because: &str) {
+        let all = rows.iter().zip(near);
+        let all =
+            all.map(|(row, near_best_s)| Choosable { row, toml: "", near_best_s: *near_best_s });
+        let all: Vec<Choosable<'_>> = all.collect();
         let choice = choose(&all, "200 clocks").unwrap();
         assert_eq!(choice.candidate, expected, "{choice:?}");
         assert!(choice.reason.contains(because), "{choice:?}");
@@ -136,7 +177,13 @@ pub(crate) mod tests {
         let dear = row("dear", Verdict::Reached, 10.0, 1_000, 2.0);
         check(&[dear, cheap], "cheap", "instead of");
         let guess = row("guess", extrapolated, 1.0, 1, 0.0);
-        check(&[guess.clone(), fast], "fast", "after 10.0 s");
+        let twin = row("twin", Verdict::Reached, 10.1, 6_000, 0.0);
+        check(&[twin, fast.clone()], "fast", "one of the first. twin is about as fast.");
+        check(
+            &[guess.clone(), fast],
+            "fast",
+            "guess may be there sooner, which is extrapolated: after",
+        );
         check(&[guess], "guess", "extrapolated");
     }
 
@@ -145,7 +192,16 @@ pub(crate) mod tests {
         let low = row("low", Verdict::NotReached, 0.5, 0, 0.0);
         let high = row("high", Verdict::NotReached, 0.9, 0, 0.0);
         let gone = row("gone", Verdict::Diverged, 0.1, 0, 0.0);
-        check(&[gone.clone(), high, low], "low", "within 200 clocks");
-        assert_eq!(choose(&[Choosable { row: &gone, toml: "" }], "200 clocks"), None);
+        check(&[gone.clone(), high.clone(), low.clone()], "low", "within 200 clocks");
+        // Its clocks are so much shorter that it is near the lowest objective before the one that has it.
+        let near = [Some(3.0), Some(90.0)];
+        check_near(
+            &[high, low],
+            &near,
+            "high",
+            "the first near the best objective then, after 3.0",
+        );
+        let gone = Choosable { row: &gone, toml: "", near_best_s: None };
+        assert_eq!(choose(&[gone], "200 clocks"), None);
     }
 }

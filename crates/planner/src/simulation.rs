@@ -68,7 +68,14 @@ pub fn plan(
 ) -> Result<PlanFile, PlannerError> {
     let own = file.plan()?;
     let candidates = |layout: &ModelLayout, clock: Duration| candidates(file, layout, clock);
-    compare(&own, candidates, application, request, on_step)
+    Ok(compare(&own, candidates, application, request, on_step)?.file)
+}
+
+/// What a comparison of candidates has found.
+pub(crate) struct Compared {
+    pub(crate) file: PlanFile,
+    /// When each candidate is near the best objective of all, where it is. It orders those of which none is at the target.
+    pub(crate) near_best_s: Vec<Option<f64>>,
 }
 
 /// As [`plan()`], for these candidates, which follow from the layout of the model and the time of a clock within a data
@@ -79,7 +86,7 @@ pub(crate) fn compare(
     application: &Arc<dyn Application>,
     request: &Request<'_>,
     on_step: impl Fn(&Step<'_>) + Sync,
-) -> Result<PlanFile, PlannerError> {
+) -> Result<Compared, PlannerError> {
     let work = ClockWork::measure(own, application.as_ref()).map_err(PlannerError::Iteration)?;
     let layout: &ModelLayout = application.layout();
     let parameters = layout.parameters();
@@ -98,13 +105,11 @@ pub(crate) fn compare(
     let trials = simulate(&candidates, &all, application, request, given, &on_step)?;
     let mut trials: Vec<Trial> = trials.into_iter().flatten().collect();
 
+    let near_best = near_the_best(&sound(&trials), untrained(own, application.as_ref()));
     let (target, target_from) = match (request.target, own.stop.objective) {
         (Some(target), _) => (target, TargetFrom::Flag),
         (None, Some(target)) => (target, TargetFrom::RunFile),
-        (None, None) => {
-            let untrained = untrained(own, application.as_ref());
-            (near_the_best(&sound(&trials), untrained), TargetFrom::BestCandidate)
-        }
+        (None, None) => (near_best, TargetFrom::BestCandidate),
     };
     let held = match target_from {
         TargetFrom::BestCandidate => HELD,
@@ -112,7 +117,15 @@ pub(crate) fn compare(
     };
 
     let most = own.stop.clocks.unwrap_or(u64::MAX).min(LONGER * budget);
-    let longer = longer(&trials, (target, held), Limit { clocks: most, ..limit });
+    let is_near = |trial: &Trial| counted_crossing(trial, (near_best, HELD));
+    let is_there = |trial: &Trial| counted_crossing(trial, (target, held));
+    // Where none is at the target, equal clocks are as unequal times on the way to it.
+    let found = if trials.iter().any(|trial| is_there(trial).is_some()) {
+        (target, held)
+    } else {
+        (near_best, HELD)
+    };
+    let longer = longer(&trials, found, Limit { clocks: most, ..limit });
     let again = simulate(&candidates, &longer, application, request, given, &on_step)?;
     for (trial, longer) in trials.iter_mut().zip(again) {
         if let Some(longer) = longer {
@@ -131,11 +144,18 @@ pub(crate) fn compare(
         })
         .collect();
     let tomls: Vec<String> = candidates.iter().map(block).collect();
-    let choosable: Vec<Choosable<'_>> =
-        rows.iter().zip(&tomls).map(|(row, toml)| Choosable { row, toml }).collect();
+    let near_best_s: Vec<Option<f64>> =
+        trials.iter().map(|trial| is_near(trial).map(|crossing| crossing.time_s)).collect();
+    let choosable = rows.iter().zip(&tomls).zip(&near_best_s);
+    let choosable = choosable.map(|((row, toml), near_best_s)| Choosable {
+        row,
+        toml,
+        near_best_s: *near_best_s,
+    });
+    let choosable: Vec<Choosable<'_>> = choosable.collect();
     let choice = choose(&choosable, &budget_text(budget, own.stop.seconds));
 
-    Ok(PlanFile {
+    let file = PlanFile {
         name: own.name.clone(),
         app: own.app_name().into(),
         wan: own.topology.name.clone(),
@@ -153,7 +173,8 @@ pub(crate) fn compare(
         choice,
         rows,
         scaling: scaling.table(4 * parameters as u64, own.topology.data_centers[0].servers),
-    })
+    };
+    Ok(Compared { file, near_best_s })
 }
 
 /// How long a candidate is simulated.
@@ -166,15 +187,21 @@ struct Limit {
     budget: u64,
 }
 
+/// Where a candidate meets a target. `None` of one whose model after the drain is not what its copies were then.
+fn counted_crossing(trial: &Trial, (target, held): (f64, Held)) -> Option<Crossing> {
+    match trial {
+        Trial::Simulated(Simulated::Ended { progress, summary }) if summary.diverged.is_none() => {
+            let course = Course(progress);
+            course.crossing(target, held).filter(|_| course.is_held_by(summary.objective))
+        }
+        _ => None,
+    }
+}
+
 /// The longer simulations of candidates that were not at the target when the first of all was: their clocks are short,
 /// and equal clocks are less time for them. `most` is the limit of all.
 fn longer(trials: &[Trial], (target, held): (f64, Held), most: Limit) -> Vec<Option<Limit>> {
-    let crossing = |trial: &Trial| match trial {
-        Trial::Simulated(Simulated::Ended { progress, .. }) => {
-            Course(progress).crossing(target, held)
-        }
-        Trial::Simulated(Simulated::Diverged) | Trial::Impossible => None,
-    };
+    let crossing = |trial: &Trial| counted_crossing(trial, (target, held));
     let first = trials.iter().filter_map(crossing).map(|crossing| crossing.time_s);
     let first = first.fold(f64::INFINITY, f64::min);
 
@@ -312,7 +339,7 @@ fn row(
 
     let course = Course(progress);
     let is_held = course.is_held_by(summary.objective);
-    let crossing = course.crossing(target, held).filter(|_| is_held);
+    let crossing = counted_crossing(trial, (target, held));
     let extrapolated = || course.extrapolated(target).filter(|_| is_held);
     row.verdict = match (&summary.diverged, crossing) {
         (Some(_), _) => Verdict::Diverged,
@@ -332,7 +359,12 @@ fn row(
     row.simulated_clocks = summary.clocks;
     row.simulated_s = summary.time_s;
     row.simulated_wan_bytes = progress.last().map_or(0, |last| last.wan_bytes);
-    row.held_objective = course.held();
+    // Copies that are no longer what the model is once it is drained say nothing of it.
+    row.held_objective = match summary.objective {
+        _ if is_held => course.held(),
+        drained if drained.is_nan() => f64::NAN,
+        drained => drained,
+    };
     row
 }
 

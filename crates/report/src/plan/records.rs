@@ -85,7 +85,8 @@ pub struct PlanRow {
     pub simulated_s: f64,
     /// WAN bytes of the simulation.
     pub simulated_wan_bytes: u64,
-    /// The mean objective of the last three evaluations. Not finite (`null`) where it diverged.
+    /// The mean objective of the last three evaluations, or that of the model after the drain where it is much worse. Not finite
+    /// (`null`) where it diverged.
     #[serde(with = "finite_or_null")]
     pub held_objective: f64,
 }

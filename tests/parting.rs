@@ -79,7 +79,8 @@ fn the_terminal_the_report_and_the_summary_have_the_line_to_add() {
         let app = PERCEPTRON.replace("SPLIT", "by-label");
         let settings = [
             app.as_str(),
-            "stop={clocks = 60}",
+            // Of processes on a busy machine it is found later.
+            "stop={clocks = 200}",
             "sync.remote={model = 'asp'}",
             "topology.bandwidth_scale=0.01",
             "compute.examples_per_second=1000.0",
